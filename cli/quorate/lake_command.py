@@ -60,9 +60,7 @@ FormatOption = Annotated[
 TablesOption = Annotated[
     str | None, option("A,B", "Build only these tables. Default: all.", names=("--tables",))
 ]
-OutputOption = Annotated[
-    Output, option(None, "Text for people or JSON for programs.", names=("--output", "-o"))
-]
+OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
 @app.callback()
@@ -309,7 +307,7 @@ def _failures_reported() -> Iterator[None]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yields a function that tells whether Ctrl-C or SIGTERM arrived. An exception would break calls to the JVM."""
+    """Yields a function that returns whether Ctrl-C or SIGTERM arrived. An exception would break calls to the JVM."""
     arrived = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler

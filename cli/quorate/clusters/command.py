@@ -1,4 +1,4 @@
-"""`kubectl quorate` and the commands of `quorate` that look at clusters in a Kubernetes and change them.
+"""`kubectl quorate`, and the commands of `quorate` that show and change clusters on Kubernetes.
 
 A change is a change of the resource, as `kubectl edit` would make it: the operator plans and does the rest.
 """
@@ -43,7 +43,7 @@ app = typer.Typer(
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
 NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="Node ids.")]
-OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
+OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
 VersionOption = Annotated[
@@ -53,7 +53,7 @@ VersionOption = Annotated[
 
 @app.callback()
 def clusters(*, version: VersionOption = False) -> None:
-    """Look at Kafka clusters that Quorate runs on Kubernetes, and change them."""
+    """Show and change Kafka clusters that Quorate runs on Kubernetes."""
 
 
 class ClustersCommand(LocalToolCommand):
@@ -72,7 +72,7 @@ def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
         from quorate.clusters.api import ClustersApi, default_namespace
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"{error.name} is not installed; `pip install 'quorate[kubectl]'` brings it"
+            f"{error.name} is not installed; `pip install 'quorate[kubectl]'` installs it"
         ) from error
     given = remembered(ctx)
     kubeconfig, context = given.get("kubeconfig"), given.get("context")
@@ -84,13 +84,15 @@ def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
 def status(
     ctx: typer.Context,
     *,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One cluster. Default: all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The name of the KafkaController (default: all).")
+    ] = None,
     all_namespaces: Annotated[
-        bool, option(None, "In all namespaces.", names=("--all-namespaces", "-A"))
+        bool, option(None, "Show the clusters of all namespaces.", names=("--all-namespaces", "-A"))
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show clusters: their quorum, voters, brokers, and what is left to do."""
+    """Show clusters: their quorum, voters, brokers, and the remaining steps."""
     if name is not None and all_namespaces:
         raise UsageError("NAME and --all-namespaces can't be given together")
     from quorate.clusters import text
@@ -152,7 +154,7 @@ def decommission(
     scale_down: Annotated[
         bool, flag("--scale-down", "Lower replicas as well, so that no new node is created.")
     ] = False,
-    undo: Annotated[bool, flag("--undo", "Keep nodes that were to be decommissioned.")] = False,
+    undo: Annotated[bool, flag("--undo", "Cancel the decommissioning of nodes.")] = False,
 ) -> None:
     """Remove controllers from the quorum, or drain brokers and remove them from the cluster.
 
@@ -162,8 +164,8 @@ def decommission(
         raise UsageError("--scale-down and --undo can't be given together")
     api = _api(ctx)
     cluster = api.cluster(name)
-    specs = [  # all of them before the first change
-        (pool, _taken_back(pool, ids) if undo else _asked_to_leave(pool, ids, scale_down=scale_down))
+    specs = [  # all are checked before the first change
+        (pool, _recommissioned(pool, ids) if undo else _decommissioned(pool, ids, scale_down=scale_down))
         for pool, ids in _by_pool(cluster, node_ids)
     ]
     for pool, spec in specs:
@@ -271,7 +273,7 @@ def restart(
     ctx: typer.Context,
     name: NameArgument,
     node_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="These nodes. Default: all.")
+        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="Node ids (default: all).")
     ] = None,
 ) -> None:
     """Restart nodes one after the other, only while the quorum and the partitions allow it."""
@@ -326,7 +328,7 @@ def _by_pool(cluster: "Cluster", node_ids: Sequence[int]) -> list[tuple["Pool", 
     return list(found.values())
 
 
-def _asked_to_leave(pool: "Pool", node_ids: Sequence[int], *, scale_down: bool) -> dict[str, Any]:
+def _decommissioned(pool: "Pool", node_ids: Sequence[int], *, scale_down: bool) -> dict[str, Any]:
     _check_has(pool, node_ids, (*pool.node_ids(), *pool.decommission))
     new = [node_id for node_id in dict.fromkeys(node_ids) if node_id not in pool.decommission]
     spec: dict[str, Any] = {"decommission": sorted((*pool.decommission, *new))}
@@ -343,7 +345,7 @@ def _check_has(pool: "Pool", node_ids: Sequence[int], known: Sequence[int]) -> N
             )
 
 
-def _taken_back(pool: "Pool", node_ids: Sequence[int]) -> dict[str, Any]:
+def _recommissioned(pool: "Pool", node_ids: Sequence[int]) -> dict[str, Any]:
     for node_id in node_ids:
         if node_id not in pool.decommission:
             leaving = ", ".join(map(str, pool.decommission)) or "no node"

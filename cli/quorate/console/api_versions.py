@@ -70,7 +70,7 @@ def node_text(
 
 
 def node_json(node: "NodeDescription", versions: "NodeApiVersions | AdminError") -> dict[str, Any]:
-    """The same as JSON; `usableVersion` is null if there is none."""
+    """The same as JSON; `usableVersion` may be null."""
     failed = isinstance(versions, AdminError)
     return {
         "id": node.node_id,

@@ -210,7 +210,7 @@ def _output(text: str) -> Output:
     try:
         return Output(text.lower())
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(Output)}") from None
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(Output)}") from None
 
 
 def _outputs_beginning_with(_: object, __: object, beginning: str) -> list[str]:

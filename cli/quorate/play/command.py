@@ -38,8 +38,8 @@ from quorate.play.display import (
 QUICKSTART = Path(__file__).with_name("quickstart.yaml")
 SHOW_EVERY_S = 0.2
 SUPERVISOR_TIMEOUT_S = 5
-DEATHS_MAX = 3
-"""The number of exits in a row after which a node of a starting cluster counts as failed."""
+CRASHES_MAX = 3
+"""The number of crashes in a row after which a node of a starting cluster counts as failed."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -56,15 +56,15 @@ FileOption = Annotated[
     list[Path] | None,
     option(
         "FILE",
-        "The manifests: a KafkaController, KafkaBrokers, Secrets; repeatable.",
+        "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable.",
         names=("--file", "-f"),
     ),
 ]
 DirOption = Annotated[
     Path | None,
-    option("DIR", "Where the cluster is kept; ./.quorate/NAME without.", names=("--dir",)),
+    option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
 ]
-OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
+OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
 @app.callback(invoke_without_command=True)
@@ -73,21 +73,26 @@ def play(
     *,
     file: FileOption = None,
     directory: DirOption = None,
-    detach: Annotated[bool, flag("--detach", "Come back when it is ready; it goes on.")] = False,
+    detach: Annotated[
+        bool, flag("--detach", "Return when the cluster is ready and leave it running.")
+    ] = False,
     wait_s: Annotated[
         float,
         option(
-            "TIME", "How long it may take to be ready: 90s, 2m.", names=("--wait",), parser=parse_duration_s
+            "TIME",
+            "The time to wait until the cluster is ready, such as 90s or 2m.",
+            names=("--wait",),
+            parser=parse_duration_s,
         ),
-    ] = "120s",  # type: ignore[assignment]  # parsed like what a user writes
+    ] = "120s",  # type: ignore[assignment]  # parsed like a value on the command line
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Play a cluster: three Python controllers and a stock Kafka broker, unless FILE says otherwise.
+    """Run a cluster on this machine: three Python controllers and a stock Kafka broker, unless FILE has others.
 
     It runs until Ctrl-C, or with --detach until `quorate play stop`.
-    What it keeps stays in DIR, and the next play goes on with it.
-    A cluster that runs is given the edited FILE, and changes step by step; --wait is for all of them.
-    Without Java on this machine, the controllers are played alone.
+    Data is kept in DIR, and the next run continues with it.
+    If the cluster runs already, FILE is applied to it step by step; --wait is for all steps.
+    Without Java on this machine, only the controllers run.
     """
     if context.invoked_subcommand is not None:
         context.obj = (file, directory)
@@ -97,7 +102,7 @@ def play(
         name = load_manifests(manifest, source).controllers.metadata.name
         progress = Progress(console_for(sys.stderr))
         found = play_session.directory_of(name, directory)
-        progress.note(f"playing {name}, which is kept in {found.path}")
+        progress.note(f"Starting cluster {name} in {found.path}")
         try:
             with progress:
                 prepared = play_session.prepare(manifest, source, directory, os.environ, progress.say)
@@ -105,7 +110,7 @@ def play(
             with progress:
                 request = play_session.ask_for(manifest, source, directory, os.environ, progress.say)
             _warn(progress, request.notes)
-            asyncio.run(_hand_over(request, progress, wait_s, output))
+            asyncio.run(_apply_to_running(request, progress, wait_s, output))
             return
         _warn(progress, prepared.notes)
         run = _detached if detach else _in_foreground
@@ -119,7 +124,7 @@ def status(
     directory: DirOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the state of a played cluster, running or not."""
+    """Show the state of a cluster, running or not."""
     with _report_failures():
         found = _find(context, file, directory)
         try:
@@ -131,27 +136,31 @@ def status(
 
 @app.command()
 def stop(context: typer.Context, file: FileOption = None, directory: DirOption = None) -> None:
-    """Stop a played cluster in order: brokers first, the active controller last. Its data stay."""
+    """Stop a cluster in order: brokers first, the active controller last. Its data is kept."""
     with _report_failures():
         found = _find(context, file, directory)
         try:
             asyncio.run(_stop(found, Progress(console_for(sys.stderr))))
-            write("stopped\n")
+            write("Stopped.\n")
         except NotRunningError:
-            console_for(sys.stderr).print(f"The cluster in {found.path} does not run.", highlight=False)
+            console_for(sys.stderr).print(f"The cluster in {found.path} is not running.", highlight=False)
 
 
 @app.command()
 def logs(
     context: typer.Context,
     *,
-    node: Annotated[str | None, typer.Argument(help="3000 or controller-3000; all nodes without.")] = None,
+    node: Annotated[
+        str | None, typer.Argument(help="Node, such as 3000 or controller-3000 (default: all).")
+    ] = None,
     file: FileOption = None,
     directory: DirOption = None,
-    follow: Annotated[bool, option(None, "Go on as they grow.", names=("--follow", "-f"))] = False,
-    lines: Annotated[int, option(None, "Last lines of each.", names=("--lines", "-n"), min=0)] = 50,
+    follow: Annotated[bool, option(None, "Keep printing new lines.", names=("--follow", "-f"))] = False,
+    lines: Annotated[
+        int, option(None, "Number of last lines of each log.", names=("--lines", "-n"), min=0)
+    ] = 50,
 ) -> None:
-    """Print the logs of a node, or of all."""
+    """Print the logs of one or all nodes."""
     with _report_failures():
         layout = play_session.recall(_find(context, file, directory))
         wanted = play_session.node_id_of(layout, node) if node is not None else None
@@ -168,14 +177,15 @@ def logs(
 @app.command()
 def kill(
     context: typer.Context,
-    node: Annotated[str, typer.Argument(help="3000 or controller-3000.")],
+    node: Annotated[str, typer.Argument(help="Node, such as 3000 or controller-3000.")],
     file: FileOption = None,
     directory: DirOption = None,
     number: Annotated[
-        signal.Signals, option("NAME", "KILL, TERM, STOP, CONT ...", names=("--signal",), parser=_signal)
-    ] = "KILL",  # type: ignore[assignment]  # parsed like what a user writes
+        signal.Signals,
+        option("NAME", "The signal: KILL, TERM, STOP, CONT ...", names=("--signal",), parser=_signal),
+    ] = "KILL",  # type: ignore[assignment]  # parsed like a value on the command line
 ) -> None:
-    """Send a node's process a signal, and see what the others do. One that dies is started again."""
+    """Send a signal to the process of a node. A process that ends is restarted."""
     with _report_failures():
         found = _find(context, file, directory)
         node_id = play_session.node_id_of(play_session.recall(found), node)
@@ -230,7 +240,7 @@ async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, outp
     await running
     if failure is not None:
         raise failure
-    progress.note(f"stopped; what it keeps stays in {layout.directory.path}")
+    progress.note(f"Stopped. Data is kept in {layout.directory.path}.")
 
 
 async def _detached(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
@@ -245,7 +255,7 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
             except NotRunningError:
                 if not directory.held:
                     raise PlayError(_with_log("the supervisor ended", directory.supervisor_log)) from None
-                await asyncio.sleep(SHOW_EVERY_S)  # it is on its way
+                await asyncio.sleep(SHOW_EVERY_S)  # it is starting
 
     try:
         with progress:
@@ -260,13 +270,13 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
     _show_ready(ready, layout, output, f"`{stop_line}` stops the cluster.")
 
 
-async def _hand_over(
+async def _apply_to_running(
     request: play_session.Request, progress: Progress, wait_s: float, output: Output
 ) -> None:
-    """Give the manifest to the supervisor of the running cluster, and wait until the cluster is as it says."""
+    """Send the manifest to the supervisor of the running cluster, and wait until it is applied."""
     directory = request.directory
     progress.seen = await _asked_to_play(request)
-    progress.note("it runs already, and goes on with this manifest")
+    progress.note("Already running; applying this manifest.")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     with progress:
@@ -274,7 +284,7 @@ async def _hand_over(
             snapshot = await _patient_snapshot(directory, progress.seen, deadline)
             progress.show(snapshot)
             if snapshot.stopping:
-                raise PlayError("the cluster was stopped before it was as the manifest asks for")
+                raise PlayError("the cluster was stopped before the manifest was applied")
             if snapshot.status.settled:
                 break
             if loop.time() >= deadline:
@@ -306,7 +316,7 @@ async def _asked_to_play(request: play_session.Request) -> int:
         except NotRunningError:
             if loop.time() >= deadline:
                 raise AlreadyRunningError(
-                    f"the cluster in {request.directory.path} runs already, and its supervisor does not answer"
+                    f"the cluster in {request.directory.path} is already running, and its supervisor does not answer"
                 ) from None
             await asyncio.sleep(SHOW_EVERY_S)
 
@@ -316,7 +326,7 @@ def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> s
     trouble = f" The last step failed: {snapshot.status.trouble}." if snapshot.status.trouble else ""
     status_line = command_line("status", _selecting(directory))
     return (
-        f"not done after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
+        f"not applied after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
         f"`{status_line}` shows the progress"
     )
 
@@ -327,13 +337,13 @@ def _warn(progress: Progress, notes: Sequence[str]) -> None:
 
 
 async def _until_ready(
-    take: Callable[[int], Awaitable[Snapshot]], layout: Layout, progress: Progress, wait_s: float
+    snapshot_since: Callable[[int], Awaitable[Snapshot]], layout: Layout, progress: Progress, wait_s: float
 ) -> Snapshot | None:
     """Returns the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     while True:
-        snapshot = await take(progress.seen)
+        snapshot = await snapshot_since(progress.seen)
         progress.show(snapshot)
         if snapshot.failure is not None:
             raise PlayError(snapshot.failure)
@@ -341,16 +351,16 @@ async def _until_ready(
             return None
         if snapshot.status.ready:
             return snapshot
-        dying = [node_id for node_id, deaths in snapshot.exits_in_a_row.items() if deaths >= DEATHS_MAX]
-        if dying:
-            label = layout.node(dying[0]).label
+        crashing = [node_id for node_id, exits in snapshot.exits_in_a_row.items() if exits >= CRASHES_MAX]
+        if crashing:
+            label = layout.node(crashing[0]).label
             log = layout.directory.node_log(label)
-            raise PlayError(_with_log(f"{label} died {DEATHS_MAX} times in a row while starting", log))
+            raise PlayError(_with_log(f"{label} crashed {CRASHES_MAX} times in a row while starting", log))
         if loop.time() >= deadline:
             waits = "; ".join(snapshot.waits) or "the nodes to start"
             raise PlayError(
                 f"not ready after {wait_s:g} s, still waiting for {waits}. The logs are in "
-                f"{layout.directory.path}; --wait 5m would wait longer"
+                f"{layout.directory.path}; --wait 5m waits longer"
             )
         await asyncio.sleep(SHOW_EVERY_S)
 

@@ -1,4 +1,4 @@
-"""What `quorate play` shows: progress while a cluster starts or stops, its state, and what to try next."""
+"""The output of `quorate play`: progress while a cluster starts or stops, its state, and commands to try next."""
 
 import shlex
 import shutil
@@ -57,7 +57,7 @@ class Progress:
             self._live = None
 
     def say(self, text: str) -> None:
-        """Show what happens before the cluster exists. Each text replaces the previous one."""
+        """Show a step before the cluster exists. Each text replaces the previous one."""
         if self._live is not None:
             self._live.update(Spinner("dots", text=Text(text)))
         elif (line := text.split(":", maxsplit=1)[0]) != self._last_line:
@@ -65,11 +65,11 @@ class Progress:
             self._console.print(line, highlight=False)
 
     def note(self, text: str) -> None:
-        """Show a line that stays."""
+        """Print a line."""
         self._console.print(Text(text), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Show a line that stays, as a warning."""
+        """Print a line as a warning."""
         self._console.print(Text(text, style="yellow"), soft_wrap=True)
 
     def show(self, snapshot: Snapshot) -> None:
@@ -81,14 +81,14 @@ class Progress:
             self._live.update(Group(node_table(snapshot.status, self._console.width), waiting))
 
     def show_events(self, events: Sequence[Event]) -> None:
-        """Show what happened."""
+        """Print events."""
         for event in events:
             self.seen = event.sequence
             self._console.print(Text(f"  {event.text}", style="dim"), soft_wrap=True)
 
 
 def show_status(console: Console, status: ClusterStatus) -> None:
-    """The state of a cluster, for people."""
+    """The state of a cluster as text."""
     quorum = status.quorum
     led = (
         quorum_words(quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, quorum.kraft_version)
@@ -116,7 +116,7 @@ def show_plan(console: Console, status: ClusterStatus) -> None:
     """Show the remaining steps, the refusals, and the old addresses that clients can still use."""
     steps, refusals = status.plan["steps"], status.plan["refusals"]
     if steps:
-        console.print("\nleft to do:", highlight=False)
+        console.print("\nremaining steps:", highlight=False)
     for place, step in enumerate(steps, start=1):
         console.print(Text(f"  {place}. {step['text']}"), soft_wrap=True)
     for refusal in refusals:
@@ -176,7 +176,7 @@ def command_line(command: str, arguments: Sequence[str]) -> str:
 
 
 def show_next(console: Console, lines: Sequence[str], ending: str) -> None:
-    """What to try next, and how to end."""
+    """Commands to try next, and how to stop the cluster."""
     console.print("\nTry next, in another terminal:" if ending.startswith("Ctrl") else "\nTry next:")
     for line in lines:
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)

@@ -42,7 +42,7 @@ async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
         (["cluster-id", "-b", "h:1", "-C", "h:2"], "can't be given together"),
         (["-b", "h:1", "cluster-id", "-C", "h:2"], "can't be given together"),
         (["cluster-id", "-b", "h:1", "--config", "a", "--command-config", "b"], "can't be given together"),
-        (["cluster-id", "-b", "h:1", "-o", "xml"], "'xml' is none of table, json"),
+        (["cluster-id", "-b", "h:1", "-o", "xml"], "'xml' is not one of table, json"),
         (["no-such-command"], "No such command"),
     ],
 )

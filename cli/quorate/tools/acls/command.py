@@ -145,7 +145,7 @@ def resource_filters(arguments: AclArguments) -> list[ResourcePatternFilter]:
 
 
 def entries_by_filter(arguments: AclArguments) -> Entries:
-    """The entries for each resource; without a principal there are none.
+    """The entries for each resource; empty without a principal.
 
     Raises:
         UsageError: there is no resource, or a resource does not support an operation.
@@ -221,7 +221,7 @@ def check_to_add(arguments: AclArguments, entries: Entries) -> None:
 
 
 _RESOURCE = "Resource"
-_WHO = "Who may do what"
+_PERMISSIONS = "Permissions"
 _OR_BLOCK = "or, from metadata.version 4.4-IV1 on, a block of addresses such as 10.0.0.0/8"
 
 Names = list[str] | None
@@ -250,26 +250,29 @@ def acls(
         ),
     ] = "literal",
     operation: Annotated[
-        Names, option("OPERATION", f"One of {', '.join(OPERATION_NAMES)}. [default: All]", _WHO)
+        Names, option("OPERATION", f"One of {', '.join(OPERATION_NAMES)}. [default: All]", _PERMISSIONS)
     ] = None,
     allow_principal: Annotated[
-        Names, option("TYPE:NAME", "A principal to allow, for instance User:alice.", _WHO)
+        Names, option("TYPE:NAME", "A principal to allow, for instance User:alice.", _PERMISSIONS)
     ] = None,
     allow_host: Annotated[
-        Names, option("ADDRESS", f"A host {_OR_BLOCK} to allow. [default: *]", _WHO)
+        Names, option("ADDRESS", f"A host {_OR_BLOCK} to allow. [default: *]", _PERMISSIONS)
     ] = None,
     deny_principal: Annotated[
-        Names, option("TYPE:NAME", "A principal to deny; denying takes precedence.", _WHO)
+        Names, option("TYPE:NAME", "A principal to deny; denying takes precedence.", _PERMISSIONS)
     ] = None,
-    deny_host: Annotated[Names, option("ADDRESS", f"A host {_OR_BLOCK} to deny. [default: *]", _WHO)] = None,
+    deny_host: Annotated[
+        Names, option("ADDRESS", f"A host {_OR_BLOCK} to deny. [default: *]", _PERMISSIONS)
+    ] = None,
     producer: Annotated[
-        bool, flag("--producer", "The ACLs of a producer: Write, Describe, Create on topics.", _WHO)
+        bool, flag("--producer", "The ACLs of a producer: Write, Describe, Create on topics.", _PERMISSIONS)
     ] = False,
     idempotent: Annotated[
-        bool, flag("--idempotent", "With --producer: IdempotentWrite on the cluster.", _WHO)
+        bool, flag("--idempotent", "With --producer: IdempotentWrite on the cluster.", _PERMISSIONS)
     ] = False,
     consumer: Annotated[
-        bool, flag("--consumer", "The ACLs of a consumer: Read, Describe on topics, Read on groups.", _WHO)
+        bool,
+        flag("--consumer", "The ACLs of a consumer: Read, Describe on topics, Read on groups.", _PERMISSIONS),
     ] = False,
     principal: Annotated[
         Names, option("TYPE:NAME", "With --list: only the ACLs of these principals.")
@@ -405,7 +408,7 @@ def _remove(context: typer.Context, entries: Entries, *, force: bool) -> None:
 
 
 def _is_confirmed(question: str, *, is_json: bool) -> bool:
-    """Ask the user; True for the answer y. With JSON the question goes to stderr."""
+    """Ask the user; True for y. With JSON the question goes to stderr."""
     if is_json:
         typer.echo(question, err=True, nl=False)
     else:

@@ -120,9 +120,7 @@ def resolve(
 def _check_types(types: Sequence[str]) -> None:
     for entity_type, count in Counter(types).items():
         if entity_type not in TYPES:
-            raise UsageError(
-                f"--entity-type {entity_type!r}: the type must be one of {', '.join(TYPES)}"
-            )
+            raise UsageError(f"--entity-type {entity_type!r}: the type must be one of {', '.join(TYPES)}")
         if count > 1:
             raise UsageError(f"the entity type {entity_type} is given {count} times; name each type once")
     if not types:

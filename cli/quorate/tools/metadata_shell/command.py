@@ -53,7 +53,7 @@ class _Files:
 
 
 class ShellCommand(ToolCommand):
-    """A command with the names that proposals give its options (KIP-631, KIP-919); no release has them."""
+    """A command with the names that KIP-919 gives its options, which no release of Kafka has."""
 
     DEPRECATED_CONFIG = "--config"
     CONTROLLER_NAMES = (*ToolCommand.CONTROLLER_NAMES, "-q")

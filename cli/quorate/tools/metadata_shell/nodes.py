@@ -31,7 +31,7 @@ class Directory:
     names: Callable[[], Iterable[str]]
     """The names of its children, in any order."""
     child: Callable[[str], "Node | None"]
-    """The child of that name; None if there is none."""
+    """The child of that name, or None."""
 
     def sorted_names(self) -> list[str]:
         """The names as Kafka sorts them: by UTF-16 code units."""

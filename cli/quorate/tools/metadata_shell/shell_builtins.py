@@ -205,7 +205,7 @@ def _man(_: ShellState, names: Sequence[str]) -> Lines:
 
 
 def effective_paths(paths: Sequence[str]) -> Sequence[str]:
-    """The given paths; the working directory if there are none."""
+    """The given paths, by default the working directory."""
     return [path for path in paths if path] or ["."]
 
 

@@ -409,7 +409,7 @@ def provenance(where: Provenance) -> Leaf:
 
 
 def _zoned(timestamp_ms: int) -> str:
-    """As DateTimeFormatter.ISO_ZONED_DATE_TIME: no fraction where there is none."""
+    """As DateTimeFormatter.ISO_ZONED_DATE_TIME: without a fraction of zero."""
     time = _EPOCH + timedelta(milliseconds=timestamp_ms)
     fraction = f".{timestamp_ms % 1000:03}".rstrip("0").rstrip(".")
     return f"{time:%Y-%m-%dT%H:%M:%S}{fraction}Z[UTC]"

@@ -105,7 +105,7 @@ async def test_unregistering_a_running_broker_warns_first(
         assert len(cluster.received("UnregisterBroker")) == 1
         monkeypatch.setattr("quorate.tools.cluster._is_terminal", lambda: True)
         asked = await run_tool(*command)
-        assert ("Unregister broker 7 nevertheless? [y/N]" in asked.stderr) is is_running
+        assert ("Unregister broker 7 anyway? [y/N]" in asked.stderr) is is_running
         assert len(cluster.received("UnregisterBroker")) == (1 if is_running else 2)
         assert asked.exit_code == (1 if is_running else 0)
 
