@@ -47,7 +47,7 @@ APPLICATIONS: Final = 600
 LISTENER: Final = "CLIENTS"
 PASSWORD: Final = "secret"
 APPLICATION: Final = "app-042"
-"""Who creates topics, by prefixed ACLs of its team."""
+"""The principal that creates topics, by prefixed ACLs of its team."""
 BROKER: Final = "brokers"
 """The principal of the broker whose heartbeats are measured."""
 BROKER_ID: Final = 7

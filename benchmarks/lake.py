@@ -1,8 +1,8 @@
 """How fast the lake's data source reads, beside Kafka's DumpLogSegments on the same segments.
 
-Each measurement is a process of its own, `python -m benchmarks.lake DIR --cores 2`, which runs on so many cores: it
-starts Spark, reads a small directory to warm up, then reads DIR and throws the rows away; what it prints is the query
-without the start. What a job takes as a whole is measured without the warm-up. DumpLogSegments prints to a file.
+Each measurement is a process of its own, `python -m benchmarks.lake DIR --cores 2`. It starts Spark, reads a small
+directory to warm up, then reads DIR and drops the rows; it prints the time of the query without the start. A whole job
+is measured without the warm-up. DumpLogSegments prints to a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.history import write_history
 from benchmarks.ingest import Ingest, measure
-from benchmarks.watching import Watch
+from benchmarks.usage import ProcessUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ def _run_spark(python: str, directory: Path, warm_up: Path | None, cores: int) -
         text=True,
         cwd=Path(__file__).parents[1],
     ) as process:
-        watch = Watch(process.pid)
+        watch = ProcessUsage(process.pid)
         output, errors = _wait(process, watch)
     report = json.loads(output.splitlines()[-1]) if process.returncode == 0 else None
     if report is None:
@@ -191,7 +191,7 @@ def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
             text=True,
         ) as process,
     ):
-        watch = Watch(process.pid)
+        watch = ProcessUsage(process.pid)
         _, errors = _wait(process, watch)
     seconds = time.perf_counter() - started
     output.unlink()
@@ -205,7 +205,7 @@ def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
     )
 
 
-def _wait(process: subprocess.Popen[str], watch: Watch) -> tuple[str, str]:
+def _wait(process: subprocess.Popen[str], watch: ProcessUsage) -> tuple[str, str]:
     """What it printed; kills it, and what it started, if it takes too long."""
     try:
         return process.communicate(timeout=PROCESS_SECONDS_MAX)

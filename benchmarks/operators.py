@@ -166,7 +166,7 @@ def _operator(python: str, kubeconfig: Path, port: int, log: Path) -> Iterator[s
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many free ports in a row, below those that the system gives to clients."""
+    """The first of `count` consecutive free ports, below those that the system gives to clients."""
     while True:
         first = random.randrange(*PORT_RANGE)
         with ExitStack() as stack:
@@ -189,11 +189,11 @@ def _wait(look: Callable[[], bool]) -> None:
 def _retry(request: Callable[[], object]) -> None:
     """Until a new kind is served."""
 
-    def answers() -> bool:
+    def is_served() -> bool:
         try:
             request()
         except Exception as error:
             return getattr(error, "status", None) != 404
         return True
 
-    _wait(answers)
+    _wait(is_served)

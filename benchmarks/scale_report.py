@@ -10,9 +10,8 @@ from rich.console import Console
 
 from benchmarks import tables
 from benchmarks.figures import medians
-from benchmarks.many_brokers import BROKERS, measure_many_brokers
 from benchmarks.quorum import KAFKA, OURS, free_ports, java_implementation, python_implementation
-from benchmarks.scale import ScaleRun
+from benchmarks.scale import BROKER_COUNTS, ScaleRun, measure_many_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +63,7 @@ ROWS: Final[tuple[Row, ...]] = (
 MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
     *(
         row
-        for brokers in BROKERS
+        for brokers in BROKER_COUNTS
         for row in (
             (
                 f"heartbeats_{brokers}_cpu_seconds",
