@@ -206,7 +206,9 @@ def _scale(bench: Bench) -> dict[str, object]:
     options, release = bench.options, bench.kafka.version
     results: dict[int, Results] = {}
     for size, by_name in measure_scale(
-        *(options.python, bench.kafka, bench.scratch),
+        options.python,
+        bench.kafka,
+        bench.scratch,
         sizes=options.scale_partitions,
         rounds=options.scale_rounds,
         linger_ms=options.kafka_linger_ms,
@@ -229,7 +231,9 @@ def _authorization(bench: Bench) -> dict[str, object]:
         java_implementation(bench.kafka, linger_ms=0),
     ):
         results[implementation.name] = measure_authorization(
-            *(implementation, bench.scratch / implementation.name, free_ports(AUTHORIZATION_PORTS)),
+            implementation,
+            bench.scratch / implementation.name,
+            free_ports(AUTHORIZATION_PORTS),
             progress=lambda part, name=implementation.name: bench.progress(f"{name}: {part}"),
         )
     if bench.prints_tables:

@@ -76,7 +76,10 @@ def acls_of_a_company() -> list[AclCreation]:
         )
         acls.append(
             _acl(
-                *(ResourceType.CLUSTER, "kafka-cluster", _lead(team), AclOperation.ALTER_CONFIGS),
+                ResourceType.CLUSTER,
+                "kafka-cluster",
+                _lead(team),
+                AclOperation.ALTER_CONFIGS,
                 host="198.51.100.7",
                 allows=False,
             )
@@ -94,12 +97,18 @@ def _acls_of_team(team: int) -> Iterator[AclCreation]:
         for application in range(team, APPLICATIONS, TEAMS):
             for operation in (AclOperation.CREATE, AclOperation.WRITE):
                 yield _acl(
-                    *(ResourceType.TOPIC, prefix, _application(application), operation),
+                    ResourceType.TOPIC,
+                    prefix,
+                    _application(application),
+                    operation,
                     pattern=PatternType.PREFIXED,
                 )
     for operation in (AclOperation.READ, AclOperation.DELETE):
         yield _acl(
-            *(ResourceType.TOPIC, f"{_team(team)}.", "*", operation),
+            ResourceType.TOPIC,
+            f"{_team(team)}.",
+            "*",
+            operation,
             pattern=PatternType.PREFIXED,
             host=_subnet(team + 1),
             allows=False,
@@ -253,7 +262,9 @@ def measure_authorization(
         clients = []
         for number, has_acls in enumerate((False, True)):
             cluster = _Cluster(
-                *(implementation, directory / str(number), ports[6 * number : 6 * number + 6]),
+                implementation,
+                directory / str(number),
+                ports[6 * number : 6 * number + 6],
                 has_acls=has_acls,
             )
             stack.callback(cluster.stop)

@@ -79,7 +79,7 @@ def _report(progress: Callable[[str], None], label: str, part: str) -> None:
 def measure(
     implementation: Implementation, directory: Path, ports: tuple[int, ...], progress: Callable[[str], None]
 ) -> Figures:
-    """Runs all measurements on a fresh quorum; leaves no process behind. The figure of a failed part is the reason."""
+    """Runs all measurements on a fresh quorum; leaves no process behind. A failed part has the reason as figure."""
     quorum = Quorum(implementation, directory, ports)
     topics = itertools.count()
     phases: dict[str, Callable[[], Figures]] = {

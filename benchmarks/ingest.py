@@ -96,7 +96,8 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         for ingest in measure_ingests(
-            *(sys.executable, Path(scratch)),
+            sys.executable,
+            Path(scratch),
             runs=given.runs,
             records=given.records,
             topics=given.topics,

@@ -1,8 +1,8 @@
 """How fast the lake's data source reads, beside Kafka's DumpLogSegments on the same segments.
 
 Each measurement is a process of its own, `python -m benchmarks.lake DIR --cores 2`. It starts Spark, reads a small
-directory to warm up, then reads DIR and drops the rows; it prints the time of the query without the start. A whole job
-is measured without the warm-up. DumpLogSegments prints to a file.
+directory to warm up, then reads DIR and drops the rows; it prints the time of the query without the start. A job is
+measured as a whole, without the warm-up. DumpLogSegments prints to a file.
 """
 
 from __future__ import annotations
@@ -118,8 +118,11 @@ def measure_lake(
         measure(python, dump, scratch / f"lake-of-{dump.name}", ROWS_ALONE) for dump in (warm_up, large)
     ]
     for name, directory, cores, before in (
-        *(("whole", large, 2, None), ("two_cores", large, 2, warm_up), ("one_core", large, 1, warm_up)),
-        *(("small", small, 2, warm_up), ("idle", idle, 1, warm_up)),
+        ("whole", large, 2, None),
+        ("two_cores", large, 2, warm_up),
+        ("one_core", large, 1, warm_up),
+        ("small", small, 2, warm_up),
+        ("idle", idle, 1, warm_up),
     ):
         progress(f"Quorate reads {directory.name} with {cores} core(s)")
         runs[name] = _run_spark(python, directory, before, cores)

@@ -38,8 +38,18 @@ GROUP, VERSION, PLURAL = "quorate.dev", "v1alpha1", "kafkacontrollers"
 NAMESPACE: Final = "default"
 PORT_RANGE: Final = (20_000, 32_000)
 RESOURCES: Final = (
-    *("kafkacontrollers", "kafkabrokers", "pods", "persistentvolumeclaims", "services", "configmaps"),
-    *("events", "leases", "poddisruptionbudgets", "networkpolicies", "secrets", "nodes"),
+    "kafkacontrollers",
+    "kafkabrokers",
+    "pods",
+    "persistentvolumeclaims",
+    "services",
+    "configmaps",
+    "events",
+    "leases",
+    "poddisruptionbudgets",
+    "networkpolicies",
+    "secrets",
+    "nodes",
 )
 TESTS: Final = Path(__file__).parents[1] / "tests"
 CRDS: Final = Path(__file__).parents[1] / "crds"

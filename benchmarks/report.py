@@ -97,7 +97,10 @@ UNDER_LOAD: Final = (
     ),
     Row("observed_cpu_seconds", "processor time of the active one, each", tables.milliseconds, "observed"),
     Row(
-        *("observed_generator_seconds", "the observers themselves, each", tables.milliseconds, "observed"),
+        "observed_generator_seconds",
+        "the observers themselves, each",
+        tables.milliseconds,
+        "observed",
         compares=False,
     ),
 )

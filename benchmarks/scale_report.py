@@ -105,7 +105,9 @@ def measure_scale(
                 what = f"{size:,} partitions" if size else "many brokers"
                 label = f"{what}, round {number + 1} of {rounds}, {contender.name}"
                 figures = _measure(
-                    *(contender, directory, free_ports(3)),
+                    contender,
+                    directory,
+                    free_ports(3),
                     size=size,
                     progress=lambda part, label=label: progress(f"{label}: {part}"),
                 )

@@ -94,11 +94,22 @@ _LIVE: Final[Mapping[int, str]] = {
     ApiKey.UNREGISTER_CONTROLLER: f"{_UNREGISTERING}::test_the_order_of_java_s_checks_below_the_level",
     **dict.fromkeys(
         (
-            *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS),
-            *(ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CONFIGS),
-            *(ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.UPDATE_FEATURES),
-            *(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
-            *(ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.UNREGISTER_BROKER),
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.ELECT_LEADERS,
+            ApiKey.DESCRIBE_ACLS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.DESCRIBE_CONFIGS,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            ApiKey.UPDATE_FEATURES,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.UNREGISTER_BROKER,
             ApiKey.ASSIGN_REPLICAS_TO_DIRS,
         ),
         "tests/integration/parity/test_random_requests.py::test_same_answers_and_same_metadata_as_kafka",
@@ -275,8 +286,13 @@ def _row(api: Api, captured: Mapping[int, str]) -> str:
     versions = _versions(api)
     client, test = DRIVERS[api.key]
     cells = (
-        *(api.name, str(int(api.key)), versions, _SERVED_BY[api.answered_by], _needed(api.key)),
-        *(captured[api.key], f"{client}: {_link(test)}"),
+        api.name,
+        str(int(api.key)),
+        versions,
+        _SERVED_BY[api.answered_by],
+        _needed(api.key),
+        captured[api.key],
+        f"{client}: {_link(test)}",
     )
     assert all(cells), api.name
     return f"| {' | '.join(cells)} |"

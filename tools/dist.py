@@ -89,8 +89,16 @@ def _modified_s(environment: Mapping[str, str]) -> int:
 
 def _python_packages(target: Path, modified_s: int) -> None:
     _run(
-        *(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--target", "sdist"),
-        *("--directory", f"{target}"),
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--target",
+        "sdist",
+        "--directory",
+        f"{target}",
         environment={"SOURCE_DATE_EPOCH": f"{modified_s}"},
     )
 

@@ -92,9 +92,17 @@ def publish_image(image: Image, registry: str, target: Path) -> None:
     # A platform without a wheel would be published with the slower codec, and nothing would say so.
     required = ["--build-arg=NATIVE=required"] if image.has_codec else []
     _run(
-        *("docker", "buildx", "build", f"--platform={','.join(PLATFORMS)}"),
-        *("--sbom=true", "--provenance=mode=max", "--push", f"--metadata-file={metadata}"),
-        *(*image.options(registry), *required, "."),
+        "docker",
+        "buildx",
+        "build",
+        f"--platform={','.join(PLATFORMS)}",
+        "--sbom=true",
+        "--provenance=mode=max",
+        "--push",
+        f"--metadata-file={metadata}",
+        *image.options(registry),
+        *required,
+        ".",
     )
     digest = json.loads(metadata.read_text())["containerimage.digest"]
     metadata.unlink()

@@ -25,9 +25,17 @@ BOOTSTRAP_CONTROLLERS = "bootstrap.controllers"
 
 _WITHOUT_EFFECT = frozenset(
     {
-        *("client.dns.lookup", "config.providers", "connections.max.idle.ms", "enable.metrics.push"),
-        *("metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
-        *("receive.buffer.bytes", "send.buffer.bytes", "security.providers"),
+        "client.dns.lookup",
+        "config.providers",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "receive.buffer.bytes",
+        "send.buffer.bytes",
+        "security.providers",
         "socket.connection.setup.timeout.max.ms",
     }
 )

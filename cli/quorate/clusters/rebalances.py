@@ -89,9 +89,12 @@ def proposal_text(rebalance: Rebalance) -> str:
     rows += [
         (
             str(broker.broker_id),
-            *(str(broker.replicas), f"-> {broker.replicas_after}"),
-            *(str(broker.leaders), f"-> {broker.leaders_after}"),
-            *(format_bytes(broker.size_bytes), f"-> {format_bytes(broker.size_bytes_after)}"),
+            str(broker.replicas),
+            f"-> {broker.replicas_after}",
+            str(broker.leaders),
+            f"-> {broker.leaders_after}",
+            format_bytes(broker.size_bytes),
+            f"-> {format_bytes(broker.size_bytes_after)}",
         )
         for broker in status.brokers
     ]

@@ -100,8 +100,11 @@ def test_history_counts_from_the_first_line_and_is_bounded() -> None:
 
 def test_a_number_is_one_of_java() -> None:
     assert [number_of(text) for text in ("7", "+7", "-7", "2147483647", "-2147483648")] == [
-        *(7, 7, -7),
-        *(2147483647, -2147483648),
+        7,
+        7,
+        -7,
+        2147483647,
+        -2147483648,
     ]
     assert [number_of(text) for text in ("", "x", "2147483648", "-2147483649", "9" * 5000)] == [None] * 5
 

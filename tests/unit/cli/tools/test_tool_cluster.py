@@ -71,7 +71,8 @@ def quorum_with_broker(last_fetch_ms: int) -> Any:
         for node_id, at_ms in ((3000, 100_000), (7, last_fetch_ms))
     )
     partition = nested(
-        *("DescribeQuorum", "PartitionData"),
+        "DescribeQuorum",
+        "PartitionData",
         leader_id=3000,
         leader_epoch=1,
         high_watermark=1,
