@@ -126,7 +126,7 @@ def make_placement(rng: Random) -> dict[str, Any]:
 
 
 def ask(jars: Path, java: str, cases: list[dict[str, Any]]) -> list[Any]:
-    """What Kafka answers to each case."""
+    """Kafka's response to each case."""
     command = [java, "-cp", str(jars / "*"), str(TOOLS / "PartitionDecisions.java")]
     printed = subprocess.run(
         command,

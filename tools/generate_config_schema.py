@@ -119,7 +119,7 @@ def merge(releases: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """One table of what the releases know, oldest first.
 
     Raises:
-        ValueError: a release has dropped or changed a config. The controller would have to tell releases apart.
+        ValueError: a release has dropped or changed a config. The controller would need a schema for each release.
     """
     merged: dict[str, Any] = {}
     for release, definitions in releases.items():
