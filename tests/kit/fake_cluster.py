@@ -46,7 +46,7 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def answer(api_name: str, **fields: Any) -> Any:
+def response_to(api_name: str, **fields: Any) -> Any:
     """A canonical response with these fields, and zero, false, empty or none in the others."""
     return replace(zero_entity(_BY_NAME[api_name].canonical_response), **fields)
 
@@ -156,7 +156,7 @@ class FakeNode:
             nested("ApiVersions", "ApiVersion", api_key=key, min_version=low, max_version=high)
             for key, (low, high) in apis.items()
         )
-        reported = answer(
+        reported = response_to(
             "ApiVersions",
             api_keys=keys,
             supported_features=tuple(
@@ -179,10 +179,10 @@ class FakeNode:
             return replace(reported, error_code=ErrorCode.unsupported_version)
         cluster_id, node_id = request.body.cluster_id, request.body.node_id
         if (cluster_id is None) != (node_id == -1):
-            return answer("ApiVersions", error_code=ErrorCode.invalid_request)
+            return response_to("ApiVersions", error_code=ErrorCode.invalid_request)
         is_meant = (cluster_id, node_id) == (self.cluster_id, self.node_id)
         if self.cluster.checks_identity and cluster_id is not None and not is_meant:
-            return answer("ApiVersions", error_code=ErrorCode.rebootstrap_required)
+            return response_to("ApiVersions", error_code=ErrorCode.rebootstrap_required)
         return reported
 
     def describe_configs(self, request: Request) -> Any:
@@ -199,20 +199,20 @@ class FakeNode:
             )
             for resource in request.body.resources
         )
-        return answer("DescribeConfigs", results=results)
+        return response_to("DescribeConfigs", results=results)
 
     def describe_cluster(self, request: Request) -> Any:
         """The nodes of the cluster, if they are of the kind that was asked for (KIP-919)."""
         cluster = self.cluster
         kind = _CONTROLLERS if cluster.is_controllers else _BROKERS
         if request.body.endpoint_type != kind:
-            return answer(
+            return response_to(
                 "DescribeCluster",
                 error_code=ErrorCode.mismatched_endpoint_type,
                 error_message="The request was sent to an endpoint of the wrong type.",
                 endpoint_type=kind,
             )
-        return answer(
+        return response_to(
             "DescribeCluster",
             endpoint_type=kind,
             cluster_id=self.cluster_id,

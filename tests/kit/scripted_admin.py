@@ -24,7 +24,7 @@ class ScriptedAdmin:
     """
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {}
+        self.responses: dict[str, Any] = {}
         self.calls: list[Call] = []
         self.config: Any = None
 
@@ -44,12 +44,12 @@ class ScriptedAdmin:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self.answers:
+        if name not in self.responses:
             raise AssertionError(f"{name} has no answer in this test")
 
         async def method(*args: Any, **kwargs: Any) -> Any:
             self.calls.append(Call(name, args, kwargs))
-            reported = self.answers[name]
+            reported = self.responses[name]
             if callable(reported):
                 reported = reported(*args, **kwargs)
             if isinstance(reported, Exception):

@@ -197,7 +197,7 @@ def test_a_violation_reads_well() -> None:
     ]
 
 
-def test_the_earliest_of_several_violations_is_told() -> None:
+def test_the_earliest_of_several_violations_is_reported() -> None:
     history = (
         *(set_to(1, 0, 1), read(2, 8, 9)),
         *(set_to(1, 0, 1, key="y"), read(2, 4, 5, key="y"), read(3, 6, 7, key="y")),

@@ -76,7 +76,7 @@ def test_acls_are_created_found_and_deleted(ask: Asking, ask_controllers: Asking
     eventually(lambda: asking(lambda admin: admin.describe_acls(matching)) == (), TIMEOUT_S, "no ACLs")
 
 
-def test_a_client_without_rights_is_told_so(java_cluster: JavaCluster) -> None:
+def test_a_client_without_rights_is_refused(java_cluster: JavaCluster) -> None:
     alice = Asking(servers=java_cluster.sasl_servers, properties=java_cluster.sasl_properties("alice"))
     new = NewTopic(name="alices", partitions=1, replication_factor=1)
     results = alice(lambda admin: admin.create_topics([new]))

@@ -127,7 +127,7 @@ def test_a_look_costs_little_after_the_first(gatekeeper: Gatekeeper) -> None:
     assert seen == {created}
 
 
-def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
+def test_probes_report_the_node_that_answers(gatekeeper: Gatekeeper) -> None:
     nodes = (*gatekeeper.cluster.controllers, *gatekeeper.cluster.brokers)
     nobody, silent = Address("127.0.0.1", free_ports(1)), Address("127.0.0.1", free_ports(1))
     nowhere = Address("no-such-name.invalid", 9092)
@@ -215,7 +215,7 @@ def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
         gatekeeper.cluster.await_unfenced(LEAVING)
 
 
-def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
+def test_levels_of_loggers_are_reported_and_set(gatekeeper: Gatekeeper) -> None:
     names = {0: "root", **dict.fromkeys(gatekeeper.cluster.controllers, "quorate_controller")}
     loggers = {node_id: frozenset({name, "no.such"}) for node_id, name in names.items()}
 

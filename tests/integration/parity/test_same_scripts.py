@@ -39,7 +39,7 @@ def transcript(sides: tuple[Side, Side], java_tool: JavaTools) -> Iterator[Trans
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_clients_of_other_languages_hear_the_same(transcript: Transcript, library: str) -> None:
+def test_clients_of_other_languages_get_the_same(transcript: Transcript, library: str) -> None:
     connect, calls = LIBRARIES[library]
     with ExitStack() as stack:
         clients = {

@@ -45,7 +45,7 @@ def settled(player: Player) -> dict[str, Any]:
     return player.until(lambda status: status["settled"], 300, "all that was asked for")
 
 
-def test_a_plan_is_told_and_not_done(player: Player) -> None:
+def test_a_plan_is_reported_and_not_done(player: Player) -> None:
     port = free_ports(5)
     player.edit(manifest(port))
     before = player.status()

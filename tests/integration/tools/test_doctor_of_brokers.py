@@ -137,7 +137,7 @@ def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Pa
         cluster.close()
 
 
-def test_a_controller_that_could_vote_is_told_apart_from_one_that_is_cut_off(
+def test_a_controller_that_could_vote_differs_from_one_that_is_cut_off(
     tmp_path: Path, kafka_jars: Path, java: list[int]
 ) -> None:
     """An observer gets the command that makes it a voter; a registered controller that runs and does not

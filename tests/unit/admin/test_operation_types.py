@@ -56,6 +56,6 @@ def test_an_entity_does_not_depend_on_order(names: dict[str, str | None]) -> Non
     assert entity.names == names
 
 
-def test_resources_are_told_by_type_and_name() -> None:
+def test_resources_are_reported_by_type_and_name() -> None:
     assert str(ConfigResource(ConfigResourceType.TOPIC, "t")) == "topic t"
     assert str(ConfigResource(ConfigResourceType.BROKER, "")) == "broker default"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import HANG_UP, FakeCluster, answer, nested
+from kit.fake_cluster import HANG_UP, FakeCluster, nested, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     AdminError,
@@ -32,7 +32,7 @@ EVERYTHING = (TOPIC, GROUP, ALL_BROKERS, BROKER_2, LOGGER_2, LOGGER_3)
 def described(request: Request) -> Any:
     """Describes every resource with one config."""
     config = nested("DescribeConfigs", "DescribeConfigsResourceResult", name="k", value="v", config_source=5)
-    return answer(
+    return response_to(
         "DescribeConfigs",
         results=tuple(
             nested(
@@ -51,7 +51,7 @@ def altered(api_name: str) -> Callable[[Request], Any]:
     """Alters every resource."""
 
     def handle(request: Request) -> Any:
-        return answer(
+        return response_to(
             api_name,
             responses=tuple(
                 nested(
@@ -107,7 +107,7 @@ def admin_of(cluster: FakeCluster) -> AdminClient:
     return AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1)
 
 
-async def test_all_of_a_config_is_told() -> None:
+async def test_all_of_a_config_is_reported() -> None:
     synonym = nested("DescribeConfigs", "DescribeConfigsSynonym", name="log.k", value="w", source=4)
     full = nested(
         "DescribeConfigs",
@@ -128,7 +128,7 @@ async def test_all_of_a_config_is_told() -> None:
         "DescribeConfigs", "DescribeConfigsResult", resource_type=2, resource_name="t", configs=(full, newer)
     )
     async with FakeCluster() as cluster:
-        cluster.handle("DescribeConfigs", lambda _: answer("DescribeConfigs", results=(result,)))
+        cluster.handle("DescribeConfigs", lambda _: response_to("DescribeConfigs", results=(result,)))
         async with admin_of(cluster) as admin:
             first, second = (
                 await admin.describe_configs([TOPIC], include_synonyms=True, include_documentation=True)
@@ -225,7 +225,7 @@ def listing(request: Request) -> Any:
     """Resources of all types, or in version 0 what it knows."""
     rows = {2: "t", 4: "1", 8: "1", 16: "metrics", 32: "g"}
     types = (16,) if request.version == 0 else request.body.resource_types or tuple(rows)
-    return answer(
+    return response_to(
         "ListConfigResources",
         config_resources=tuple(
             nested("ListConfigResources", "ConfigResource", resource_name=rows[type_], resource_type=type_)
@@ -250,7 +250,7 @@ async def test_old_servers_list_resources_with_metadata() -> None:
     topic = nested("Metadata", "MetadataResponseTopic", name="t")
     handlers = {
         "ListConfigResources": listing,
-        "Metadata": lambda _: answer("Metadata", topics=(topic,), brokers=(broker,)),
+        "Metadata": lambda _: response_to("Metadata", topics=(topic,), brokers=(broker,)),
     }
     async with FakeCluster(handlers=handlers) as cluster:
         for node in cluster.nodes.values():

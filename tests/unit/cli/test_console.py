@@ -36,7 +36,7 @@ async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["cluster-id"], "give --bootstrap-server or --bootstrap-controller"),
         (["cluster-id", "-b", "h:1", "-C", "h:2"], "can't be given together"),
@@ -46,11 +46,11 @@ async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
         (["no-such-command"], "No such command"),
     ],
 )
-async def test_a_wrong_command_line_exits_with_2(arguments: list[str], told: str) -> None:
+async def test_a_wrong_command_line_exits_with_2(arguments: list[str], expected: str) -> None:
     """Usage errors are told apart from failures."""
     ran = await run_tool("cluster", *arguments)
     assert ran.exit_code == 2
-    assert told in " ".join(ran.stderr.replace("│", " ").split())
+    assert expected in " ".join(ran.stderr.replace("│", " ").split())
     assert ran.stdout == ""
 
 
@@ -60,7 +60,7 @@ async def test_an_address_that_is_none_is_named() -> None:
     assert ran.stderr.startswith("error: bootstrap.servers: 'localhost' is not host:port")
 
 
-async def test_nobody_there_is_told_by_address(tmp_path: Path) -> None:
+async def test_no_server_there_is_reported_by_address(tmp_path: Path) -> None:
     config = tmp_path / "admin.properties"
     # The second attempt would come after the end of the call, so there is none.
     config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
@@ -103,7 +103,7 @@ async def test_a_deprecated_option_works_and_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "No such file or directory"),
         (b"\xff\xfe\x00", "it is not UTF-8 text"),
@@ -111,14 +111,14 @@ async def test_a_deprecated_option_works_and_says_so(tmp_path: Path) -> None:
         (b"request.timeout.ms=soon", "request.timeout.ms"),
     ],
 )
-async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | None, told: str) -> None:
+async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | None, expected: str) -> None:
     config = tmp_path / "admin.properties"
     if content is not None:
         config.write_bytes(content)
     ran = await run_tool("cluster", "cluster-id", "-b", "h:1", "--command-config", str(config))
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: ")
-    assert told in ran.stderr
+    assert expected in ran.stderr
     assert content == b"request.timeout.ms=soon" or str(config) in ran.stderr
 
 
@@ -132,17 +132,17 @@ async def test_hosts_that_can_not_be_are_refused_at_once(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("cluster", "cluster-id", "-b", "h:1", "-c", "/dev/urandom"), "--command-config /dev/urandom: "),
         (("play", "-f", "/dev/zero"), "/dev/zero can't be read: "),
         (("plan", "-f", "/dev/zero"), "/dev/zero can't be read: "),
     ],
 )
-async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], told: str) -> None:
+async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], expected: str) -> None:
     ran = await run_tool(*arguments)
     assert ran.exit_code == 1
-    assert f"error: {told}it has more than " in ran.stderr
+    assert f"error: {expected}it has more than " in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ async def test_text_in_a_file_that_is_no_unicode_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (CommandError("no"), "error: no\n"),
         (ServerError(ErrorCode.not_controller, "elsewhere"), "error: NOT_CONTROLLER: elsewhere\n"),
@@ -185,12 +185,12 @@ async def test_text_in_a_file_that_is_no_unicode_is_refused(tmp_path: Path) -> N
     ],
 )
 def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
-    capsys: pytest.CaptureFixture[str], error: Exception, told: str
+    capsys: pytest.CaptureFixture[str], error: Exception, expected: str
 ) -> None:
     with pytest.raises(typer.Exit) as exited, report_failures(KeyError):
         raise error
     assert exited.value.exit_code == 1
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == expected
 
 
 def test_our_own_bugs_are_not_hidden() -> None:
@@ -209,7 +209,7 @@ def test_tables_are_padded_and_each_column_ends_with_a_tab() -> None:
     )
 
 
-async def test_what_the_client_warns_of_is_told_like_a_warning_of_the_tool(tmp_path: Path) -> None:
+async def test_warnings_of_the_client_are_warnings_of_the_tool(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("no.such.key=1\n")
     async with FakeCluster() as cluster:

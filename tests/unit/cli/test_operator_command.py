@@ -28,7 +28,7 @@ def test_an_image_of_kafka_without_its_release_is_refused(image: str) -> None:
     assert f"--kafka-image: {image!r}: must be an image with {{version}}" in reported
 
 
-def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_gets_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of one's own serves every pod."""
     reported = []
 
@@ -48,7 +48,7 @@ def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (images.quorate, images.kafka, images.lake) == tuple(variables.values())
 
 
-def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_gets_its_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[process.OperatorOptions] = []
 
     async def run_operator(options: process.OperatorOptions) -> None:

@@ -179,7 +179,7 @@ def test_stopping_what_does_not_run_is_no_failure() -> None:
 
 
 @pytest.mark.usefixtures("played")
-def test_an_unknown_node_is_told_with_those_there_are() -> None:
+def test_an_unknown_node_is_reported_with_those_there_are() -> None:
     ran = runner.invoke(app, ["play", "logs", "7"])
     assert ran.exit_code == 1
     assert "there is no node '7'; there are controller-3000" in ran.stderr

@@ -52,7 +52,7 @@ def test_without_a_wheel_python_runs_unless_one_is_required(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_builds_are_told_whether_the_wheel_is_required(dockerfile: Path) -> None:
+def test_builds_require_the_wheel_or_not(dockerfile: Path) -> None:
     stages = re.split(r"^FROM ", dockerfile.read_text(), flags=re.MULTILINE)
     (stage,) = (candidate for candidate in stages if INSTALL in candidate)
     assert re.search(r"^ARG NATIVE=optional$", stage, re.MULTILINE)

@@ -171,7 +171,7 @@ def test_the_token_is_no_argument(programs: Path) -> None:
         (("build",), {"PATH": ""}, "error: docker does not run: "),
     ],
 )
-def test_a_failure_is_told_and_ends_it(
+def test_a_failure_is_reported_and_ends_it(
     programs: Path, arguments: tuple[str, ...], environment: dict[str, str], problem: str
 ) -> None:
     code, calls, reported = publish(programs, *arguments, **environment)

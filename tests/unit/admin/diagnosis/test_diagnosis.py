@@ -145,7 +145,7 @@ def test_only_notes_are_healthy_and_the_worst_comes_first() -> None:
 # The quorum
 
 
-def test_a_lost_leader_names_who_does_not_answer() -> None:
+def test_a_lost_leader_names_the_silent_voters() -> None:
     finding = only(
         healthy(quorum=None, quorum_problem="no leader", outlooks=(), unreachable={2: "refused", 10: "x"})
     )
@@ -538,7 +538,7 @@ def test_a_metadata_version_that_could_be_newer_is_a_note(
         )
 
 
-def test_what_can_not_be_known_is_told() -> None:
+def test_what_can_not_be_known_is_reported() -> None:
     finding = only(healthy(outlooks=(), outlook_problem="CLUSTER_AUTHORIZATION_FAILED"))
     assert (finding.code, finding.severity) == (Code.FEATURE_UNKNOWN, Severity.WARNING)
 

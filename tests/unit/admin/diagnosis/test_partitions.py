@@ -278,7 +278,7 @@ def test_what_an_observer_is(changes: dict[str, object], expected: list[str]) ->
     assert [*found(cluster(**given))] == expected  # type: ignore[arg-type]
 
 
-def test_a_ghost_at_whose_address_somebody_answers_is_not_called_gone() -> None:
+def test_a_ghost_at_whose_address_a_server_answers_is_not_called_gone() -> None:
     facts = cluster(controllers=(1, 2, 3, 4), unidentified=frozenset({4}))
     ghost = found(facts)["ghost-controller/controller-4"]
     assert "no such node runs" not in ghost.message + ghost.evidence

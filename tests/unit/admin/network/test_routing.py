@@ -73,7 +73,7 @@ def test_one_lost_node_is_not_a_lost_cluster() -> None:
     assert losing.rebootstraps == 1
 
 
-def test_a_dead_node_that_has_told_nothing_yet_holds_nobody_up() -> None:
+def test_a_dead_node_that_has_described_nothing_yet_delays_no_request() -> None:
     """A ghost that is listed among the controllers costs a try, not the whole time limit."""
     haunted = routing()
     learn(haunted)
@@ -96,7 +96,7 @@ def test_the_least_loaded_connection_is_used() -> None:
         assert step.target.node_id == expected
 
 
-def test_who_told_in_vain_is_not_the_next_to_be_believed() -> None:
+def test_a_node_that_described_in_vain_is_not_the_next_to_be_believed() -> None:
     doubting = routing()
     learn(doubting)
     asked = []

@@ -62,7 +62,7 @@ def _cluster(controllers: dict[str, Any], *brokers: dict[str, Any]) -> Cluster:
     return found
 
 
-def test_a_cluster_is_told_in_full() -> None:
+def test_a_cluster_is_reported_in_full() -> None:
     brokers = {
         "readyReplicas": 2,
         "conditions": [_condition("Ready", "False", "one is down")],
@@ -96,7 +96,7 @@ def test_a_healthy_cluster_has_nothing_wrong() -> None:
     assert doctor_text(cluster, ()).splitlines()[1:] == ["Nothing is wrong."]
 
 
-def test_brokers_without_replicas_are_told() -> None:
+def test_brokers_without_replicas_are_reported() -> None:
     def broker(node_id: int, replicas: int | None, state: str = "ready") -> dict[str, Any]:
         return {"nodeId": node_id, "state": state, "replicas": replicas, "fenced": False}
 

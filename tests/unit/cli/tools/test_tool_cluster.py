@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from kit.tool_runner import run_tool
 from quorate.tools.cluster import endpoints_text
 from quorate_admin.diagnosis import judgement
@@ -19,7 +19,7 @@ def node(node_id: int, host: str = "h", *, rack: str | None = None, fenced: bool
     return NodeDescription(node_id=node_id, host=host, port=9092, rack=rack, fenced=fenced)
 
 
-def test_endpoints_of_brokers_are_told_as_by_kafka() -> None:
+def test_endpoints_of_brokers_are_reported_as_by_kafka() -> None:
     """Widths by the longest host and rack, blanks at the ends."""
     nodes = [node(1, "host-1", rack="r"), node(10, "h", fenced=True)]
     assert endpoints_text(nodes, controllers=False) == (
@@ -80,13 +80,13 @@ def quorum_with_broker(last_fetch_ms: int) -> Any:
         observers=(broker,),
     )
     topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    return answer("DescribeQuorum", topics=(topic,))
+    return response_to("DescribeQuorum", topics=(topic,))
 
 
 async def test_a_broker_is_unregistered() -> None:
     async with FakeCluster() as cluster:
         cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(90_000))
-        cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
+        cluster.handle("UnregisterBroker", lambda _: response_to("UnregisterBroker"))
         ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
         assert [request.body.broker_id for request in cluster.received("UnregisterBroker")] == [7]
     assert ran.stdout == "Broker 7 is no longer registered.\n"
@@ -98,7 +98,7 @@ async def test_unregistering_a_running_broker_warns_first(
 ) -> None:
     async with FakeCluster() as cluster:
         cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(last_fetch_ms))
-        cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
+        cluster.handle("UnregisterBroker", lambda _: response_to("UnregisterBroker"))
         command = ("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
         ran = await run_tool(*command)
         assert (ran.exit_code, ran.stdout) == (0, "Broker 7 is no longer registered.\n")
@@ -113,8 +113,10 @@ async def test_unregistering_a_running_broker_warns_first(
 
 async def test_a_broker_that_is_not_registered_fails() -> None:
     """The server's words, also for a user who may not describe the quorum."""
-    refusal = answer("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No.")
-    unauthorized = answer("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
+    refusal = response_to(
+        "UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No."
+    )
+    unauthorized = response_to("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
     async with FakeCluster(handlers={"UnregisterBroker": lambda _: refusal}) as cluster:
         cluster.handle("DescribeQuorum", lambda _: unauthorized)
         ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
@@ -125,14 +127,14 @@ async def test_a_broker_that_is_not_registered_fails() -> None:
 async def test_a_controller_is_unregistered(option: str) -> None:
     """UnregisterController; both names of the option (KIP-1312, Kafka 4.4)."""
     async with FakeCluster([3000], is_controllers=True) as cluster:
-        cluster.handle("UnregisterController", lambda _: answer("UnregisterController"))
+        cluster.handle("UnregisterController", lambda _: response_to("UnregisterController"))
         ran = await run_tool("cluster", "unregister-controller", "-C", cluster.bootstrap[0], option, "99")
         assert [request.body.controller_id for request in cluster.received("UnregisterController")] == [99]
     assert ran.stdout == "Controller 99 is no longer registered.\n"
 
 
 async def test_below_33_unregistering_proposes_to_refresh() -> None:
-    refusal = answer(
+    refusal = response_to(
         "UnregisterController", error_code=ErrorCode.unsupported_version, error_message="Too old."
     )
     async with FakeCluster([3000], is_controllers=True) as cluster:
@@ -151,8 +153,8 @@ async def test_below_33_unregistering_proposes_to_refresh() -> None:
         assert ran.stderr.endswith(command)
 
 
-async def test_other_refusals_are_told_as_they_are() -> None:
-    refusal = answer(
+async def test_other_refusals_are_reported_as_they_are() -> None:
+    refusal = response_to(
         "UnregisterController", error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="Controller ID 99."
     )
     async with FakeCluster([3000], is_controllers=True) as cluster:
@@ -187,8 +189,8 @@ async def controllers() -> AsyncIterator[FakeCluster]:
     )
     topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
     async with FakeCluster([3000, 99], is_controllers=True) as cluster:
-        cluster.handle("DescribeQuorum", lambda _: answer("DescribeQuorum", topics=(topic,)))
-        cluster.handle("ControllerRegistration", lambda _: answer("ControllerRegistration"))
+        cluster.handle("DescribeQuorum", lambda _: response_to("DescribeQuorum", topics=(topic,)))
+        cluster.handle("ControllerRegistration", lambda _: response_to("ControllerRegistration"))
         await cluster.nodes[99].stop()
         yield cluster
 
@@ -223,17 +225,17 @@ async def test_a_ghost_is_refreshed(controllers: FakeCluster, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("controller_id", "told"),
+    ("controller_id", "expected"),
     [("3000", "it leads the quorum"), ("98", "it has no registration with endpoints")],
 )
 async def test_what_is_no_ghost_is_not_refreshed(
-    controllers: FakeCluster, controller_id: str, told: str
+    controllers: FakeCluster, controller_id: str, expected: str
 ) -> None:
     ran = await run_tool(
         "cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", controller_id
     )
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(f"error: controller {controller_id} is not refreshed: {told}")
+    assert ran.stderr.startswith(f"error: controller {controller_id} is not refreshed: {expected}")
     assert controllers.received("ControllerRegistration") == []
 
 

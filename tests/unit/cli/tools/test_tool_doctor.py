@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, HANG_UP, FakeCluster, Handler, answer, nested
+from kit.fake_cluster import CLUSTER_ID, HANG_UP, FakeCluster, Handler, nested, response_to
 from kit.tool_runner import run_tool
 from quorate.tools.doctor import diagnosis_text
 from quorate_admin import partition_examination
@@ -69,7 +69,7 @@ def described(*voters: int, observers: tuple[int, ...] = (), silent: tuple[int, 
         )
         for number, node_id in enumerate(voters[:2])
     )
-    return answer("DescribeQuorum", topics=(topic,), nodes=nodes)
+    return response_to("DescribeQuorum", topics=(topic,), nodes=nodes)
 
 
 def refusing(above: int, message: str) -> Any:
@@ -79,12 +79,12 @@ def refusing(above: int, message: str) -> Any:
         (update,) = request.body.feature_updates
         assert request.body.validate_only, "a doctor changes nothing"
         if update.feature == "metadata.version" and update.max_version_level > above:
-            return answer(
+            return response_to(
                 "UpdateFeatures",
                 error_code=ErrorCode.invalid_update_version,
                 error_message=f"Invalid update version for feature {update.feature}. {message}",
             )
-        return answer("UpdateFeatures")
+        return response_to("UpdateFeatures")
 
     return handle
 
@@ -95,7 +95,7 @@ async def brokers() -> AsyncIterator[FakeCluster]:
     async with FakeCluster([1]) as cluster:
         cluster.handle("DescribeQuorum", lambda _: described(3000, 3001, 3002, observers=(1,)))
         cluster.handle("UpdateFeatures", refusing(99, ""))
-        cluster.handle("Metadata", lambda _: answer("Metadata"))
+        cluster.handle("Metadata", lambda _: response_to("Metadata"))
         yield cluster
 
 
@@ -169,7 +169,7 @@ def forbidden(api_name: str) -> Callable[[FakeCluster], None]:
     def prepare(cluster: FakeCluster) -> None:
         cluster.finalized_features["metadata.version"] = 29
         cluster.handle(
-            api_name, lambda _: answer(api_name, error_code=ErrorCode.cluster_authorization_failed)
+            api_name, lambda _: response_to(api_name, error_code=ErrorCode.cluster_authorization_failed)
         )
 
     return prepare
@@ -248,7 +248,7 @@ def topics_of(partitions: Mapping[str, Sequence[tuple[int, tuple[int, ...], tupl
             )
             for topic in request.body.topics
         )
-        return answer("DescribeTopicPartitions", topics=topics)
+        return response_to("DescribeTopicPartitions", topics=topics)
 
     return handle
 
@@ -256,7 +256,7 @@ def topics_of(partitions: Mapping[str, Sequence[tuple[int, tuple[int, ...], tupl
 def list_topics(cluster: FakeCluster, *names: str) -> None:
     """What Metadata returns for all topics."""
     topics = tuple(nested("Metadata", "MetadataResponseTopic", name=name) for name in names)
-    cluster.handle("Metadata", lambda _: answer("Metadata", topics=topics))
+    cluster.handle("Metadata", lambda _: response_to("Metadata", topics=topics))
 
 
 async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluster) -> None:
@@ -291,7 +291,7 @@ async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluste
             )
             for name in ("b", "c")
         )
-        return answer("DescribeConfigs", results=results)
+        return response_to("DescribeConfigs", results=results)
 
     brokers.handle("DescribeConfigs", configs)
     reported = (await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")).json
@@ -315,7 +315,9 @@ async def test_topics_that_are_not_described_are_reported(
         name="a",
         error_code=ErrorCode.topic_authorization_failed,
     )
-    brokers.handle("DescribeTopicPartitions", lambda _: answer("DescribeTopicPartitions", topics=(refused,)))
+    brokers.handle(
+        "DescribeTopicPartitions", lambda _: response_to("DescribeTopicPartitions", topics=(refused,))
+    )
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
     assert (ran.exit_code, ran.json["partitions"]) == (1, None)
     assert ran.json["findings"][0]["id"] == "partitions-not-examined"
@@ -328,7 +330,7 @@ async def test_topics_that_are_not_described_are_reported(
 
 async def test_a_broker_that_lists_no_broker_is_examined(brokers: FakeCluster) -> None:
     brokers.handle(
-        "DescribeCluster", lambda _: answer("DescribeCluster", cluster_id=CLUSTER_ID, endpoint_type=1)
+        "DescribeCluster", lambda _: response_to("DescribeCluster", cluster_id=CLUSTER_ID, endpoint_type=1)
     )
     list_topics(brokers, "a")
     brokers.handle("DescribeTopicPartitions", topics_of({"a": [(-1, (1,), ())]}))
@@ -350,11 +352,11 @@ def test_the_documentation_has_each_finding() -> None:
     assert {severity.lower() for _, severity in rows} == set(Severity)
 
 
-async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
+async def test_what_must_not_be_asked_is_reported(brokers: FakeCluster) -> None:
     brokers.finalized_features["metadata.version"] = 29
     brokers.handle(
         "UpdateFeatures",
-        lambda _: answer("UpdateFeatures", error_code=ErrorCode.cluster_authorization_failed),
+        lambda _: response_to("UpdateFeatures", error_code=ErrorCode.cluster_authorization_failed),
     )
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
     assert "WARNING  The highest possible level of some features is unknown" in ran.stdout
@@ -362,7 +364,7 @@ async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
     assert ran.exit_code == 1
 
 
-async def test_nobody_there_is_an_error(tmp_path: Path) -> None:
+async def test_no_server_there_is_an_error(tmp_path: Path) -> None:
     """No diagnosis without a patient: one message, exit code 1."""
     config = tmp_path / "admin.properties"
     # The second attempt would come after the end of the call, so there is none.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from kit.tool_runner import Ran, run_tool
 from kit.waiting import until
 from quorate.console import client
@@ -52,7 +52,7 @@ def _described(voters: dict[int, str]) -> Any:
         host, _, port = address.rpartition(":")
         listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
         nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
-    return answer("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
+    return response_to("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
 
 
 def _configs_described(request: Any) -> Any:
@@ -66,7 +66,7 @@ def _configs_described(request: Any) -> Any:
         )
         for resource in request.body.resources
     )
-    return answer("DescribeConfigs", results=results)
+    return response_to("DescribeConfigs", results=results)
 
 
 @pytest.fixture(params=[True, False], ids=["restarted", "running on"])
@@ -80,7 +80,7 @@ async def survivor(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]
             cluster.finalized_features, cluster.finalized_features_epoch = {}, -1
             cluster.handle(
                 "DescribeCluster",
-                lambda _: answer(
+                lambda _: response_to(
                     "DescribeCluster", error_code=ErrorCode.unsupported_version, error_message=NO_METADATA
                 ),
             )
