@@ -1,4 +1,4 @@
-"""The gateway against real controllers and brokers: what it tells, who answers where, and every step that it does."""
+"""The gateway against real controllers and brokers: its facts, the nodes at each address, and every step."""
 
 import asyncio
 import re

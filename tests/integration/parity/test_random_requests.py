@@ -27,7 +27,7 @@ VERSIONS_VERSION = 4
 
 @pytest.mark.parametrize("requests", [SHORT, LONG], ids=["short", "long"])
 def test_same_answers_and_same_metadata_as_kafka(tmp_path: Path, requests: int) -> None:
-    """A client cannot tell ours from Kafka's."""
+    """Ours behave as Kafka's do."""
     with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         compared = Compared(stock, ours)
         put_rounds(compared.ask, math.ceil(requests / ASKED_IN_A_ROUND))

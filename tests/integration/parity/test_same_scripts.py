@@ -54,7 +54,7 @@ def test_clients_of_other_languages_get_the_same(transcript: Transcript, library
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_tools_print_the_same(transcript: Transcript, chapter: str) -> None:
-    """Whoever uses Kafka's tools cannot tell whose controllers they are."""
+    """Kafka's tools print the same at Kafka's controllers and ours."""
     transcript.take(CHAPTERS[chapter])
 
 

@@ -1,4 +1,4 @@
-"""Whoever kills the supervisor between any two steps: the next play goes on, and comes to the same."""
+"""A supervisor that is killed between any two steps: the next play continues, and ends the same."""
 
 import random
 import shutil
@@ -36,7 +36,7 @@ def node(status: dict[str, Any], node_id: int) -> dict[str, Any]:
 
 
 def events(player: Player) -> int:
-    """How much was told in the supervisor's log so far."""
+    """The length of the supervisor's log so far."""
     return len((player.directory / "supervisor.log").read_text().splitlines())
 
 
@@ -129,11 +129,11 @@ def test_a_name_of_somebody_else_is_waited_for(player: Player) -> None:
         player.write(manifest(name.port, f', advertisedHost: "127.6.0.1{{offset}}", {own_name}'))
         player.run("-f", str(player.manifest), "--detach", "--wait", "1ms")
 
-        def told(status: dict[str, Any]) -> list[str]:
+        def waits(status: dict[str, Any]) -> list[str]:
             texts = [step["text"] for step in status["plan"]["steps"]]
             return [text for text in texts if f"localhost:{name.port}" in text and "3000" in text]
 
-        player.until(told, 60, "a wait that says what the name reaches")
+        player.until(waits, 60, "a wait that says what the name reaches")
         assert node(player.status(), 3001)["address"] == f"127.0.0.1:{port + 1}"
         outside.lead([(name, port + 1)])
         after = settled(player)

@@ -108,9 +108,9 @@ def cordoned(player: Player) -> list[str]:
     ]
 
 
-def restarts(told: str) -> list[str]:
+def restarts(log: str) -> list[str]:
     """The reasons for which brokers were stopped."""
-    return re.findall(r"stopping broker-\d: (.*)", told)
+    return re.findall(r"stopping broker-\d: (.*)", log)
 
 
 def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None:
@@ -123,7 +123,7 @@ def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None
     create_topic(servers, TOPIC)
     assert held(player) == [{"data": PARTITIONS}] * BROKERS
     with SteadyProducer(servers, TOPIC) as producer:
-        # The single volume goes on as volume 0: nothing restarts.
+        # The single volume becomes volume 0: nothing restarts.
         assert restarts(player.edit(manifests.with_volumes(0))) == []
         _add_volumes(player, manifests, servers)
         asyncio.run(_even_directories(servers))

@@ -61,9 +61,9 @@ def register(cluster: Cluster, controller_id: int, port: int = 1) -> None:
     assert cluster.ask(send, controllers=cluster.controllers)
 
 
-def level(told: dict[str, Any], feature: str = "metadata.version") -> tuple[int, int]:
+def level(diagnosis: dict[str, Any], feature: str = "metadata.version") -> tuple[int, int]:
     """The finalized and the reachable level."""
-    outlook = next(outlook for outlook in told["features"] if outlook["feature"] == feature)
+    outlook = next(outlook for outlook in diagnosis["features"] if outlook["feature"] == feature)
     return outlook["finalizedLevel"], outlook["reachableLevel"]
 
 

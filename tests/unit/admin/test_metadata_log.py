@@ -201,7 +201,7 @@ async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
 
 
 async def test_a_snapshot_that_takes_long_is_loaded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop goes on, and giving up leaves no half image."""
+    """The event loop continues, and giving up leaves no half image."""
     cluster, _ = quorum()
     begun, proceed = threading.Event(), threading.Event()
     load = ImageFollower.apply
@@ -293,7 +293,7 @@ async def test_a_quorum_without_a_leader_is_waited_for_until_the_time_is_up() ->
 
         async def refresh_until_somebody_was_asked() -> None:
             while True:
-                with suppress(RequestTimeoutError):  # nobody was asked in that time
+                with suppress(RequestTimeoutError):  # no node was asked in that time
                     await live.refresh(timeout_ms=100)
 
         with pytest.raises(UnreachableError, match="FENCED_LEADER_EPOCH, no leader known"):

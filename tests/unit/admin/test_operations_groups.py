@@ -30,11 +30,11 @@ async def test_groups_of_all_brokers_are_listed_once() -> None:
 async def test_a_coordinator_that_is_loading_is_asked_again() -> None:
     codes = [ErrorCode.coordinator_load_in_progress, ErrorCode.none]
 
-    def answer_next(_: Request) -> object:
+    def next_response(_: Request) -> object:
         return listed("a", error_code=codes.pop(0))
 
     async with FakeCluster() as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
-        cluster.handle("ListGroups", answer_next)
+        cluster.handle("ListGroups", next_response)
         assert [group.group_id for group in await admin.list_groups()] == ["a"]
 
 

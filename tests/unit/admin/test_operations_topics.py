@@ -107,7 +107,7 @@ async def test_configs_without_permission_are_none() -> None:
 
 
 async def test_each_topic_has_its_own_error() -> None:
-    """One refusal is not the other's, and silence about a topic is told."""
+    """One refusal is not the other's, and a missing topic is an error."""
     results = (created("a"), created("b", ErrorCode.topic_already_exists, "Topic 'b' already exists."))
     async with FakeCluster() as cluster:
         cluster.handle("CreateTopics", lambda _: response_to("CreateTopics", topics=results))
@@ -277,7 +277,7 @@ async def test_internal_topics_are_listed_on_demand() -> None:
 
 
 class Paging:
-    """A broker's DescribeTopicPartitions over topics of so many partitions, one page at a time."""
+    """A broker's DescribeTopicPartitions over topics with these numbers of partitions, one page at a time."""
 
     def __init__(self, sizes: dict[str, int], page: int) -> None:
         self.sizes = sizes

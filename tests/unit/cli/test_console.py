@@ -47,7 +47,7 @@ async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
     ],
 )
 async def test_a_wrong_command_line_exits_with_2(arguments: list[str], expected: str) -> None:
-    """Usage errors are told apart from failures."""
+    """Usage errors differ from failures."""
     ran = await run_tool("cluster", *arguments)
     assert ran.exit_code == 2
     assert expected in " ".join(ran.stderr.replace("│", " ").split())
@@ -62,7 +62,7 @@ async def test_an_address_that_is_none_is_named() -> None:
 
 async def test_no_server_there_is_reported_by_address(tmp_path: Path) -> None:
     config = tmp_path / "admin.properties"
-    # The second attempt would come after the end of the call, so there is none.
+    # The second attempt would come after the end of the call, so it is not made.
     config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
     async with FakeCluster() as cluster:
         address = cluster.bootstrap[0]
@@ -73,7 +73,7 @@ async def test_no_server_there_is_reported_by_address(tmp_path: Path) -> None:
 
 
 async def test_a_broker_is_no_bootstrap_controller() -> None:
-    """The wrong kind of endpoint is told as such (KIP-919)."""
+    """The wrong kind of endpoint is an error of its own (KIP-919)."""
     async with FakeCluster() as cluster:
         ran = await run_tool("cluster", "cluster-id", "-C", cluster.bootstrap[0])
     assert ran.exit_code == 1

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 @pytest.mark.parametrize(("content", "length"), [(b"", 0), (b"fifteen letters\n", 15)])
 def test_a_short_token_of_the_status_page_is_refused(tmp_path: Path, content: bytes, length: int) -> None:
-    """A token that can be guessed is told at the start, without being shown."""
+    """A token that can be guessed is refused at the start, without being shown."""
     file = tmp_path / "token"
     file.write_bytes(content)
     ran = CliRunner().invoke(app, ["operator", "run", f"--web-token-file={file}"], prog_name="quorate")

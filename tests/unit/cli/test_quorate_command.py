@@ -91,7 +91,7 @@ def test_an_argument_that_is_not_utf8_is_named(entry: str) -> None:
     ],
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
-    """Usage errors are told apart from failures."""
+    """Usage errors differ from failures."""
     assert runner.invoke(app, arguments).exit_code == 2
 
 

@@ -48,7 +48,7 @@ def programs(tmp_path: Path) -> Path:
 
 
 def publish(programs: Path, *arguments: str, **environment: str) -> tuple[int, list[list[str]], str]:
-    """The exit code, the calls and what was told on stderr."""
+    """The exit code, the calls and stderr."""
     calls = programs / "calls"
     calls.unlink(missing_ok=True)
     ran = subprocess.run(

@@ -392,7 +392,7 @@ def test_a_live_node_that_lacks_levels_of_later_releases_is_no_finding(release: 
 
 
 def test_a_live_broker_of_an_older_release_than_another_is_a_finding() -> None:
-    """An upgrade that stopped half way is told."""
+    """An upgrade that stopped half way is reported."""
     older, newer = list(RELEASES.values())[-2:]
     level = older.metadata_version
     old = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=level)

@@ -1,4 +1,4 @@
-"""What an examination does while the leader may be too new to have heard from every node."""
+"""Examinations while the leader may be too new: not every node has fetched from it."""
 
 import asyncio
 import uuid

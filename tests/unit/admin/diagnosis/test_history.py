@@ -1,4 +1,4 @@
-"""The past of a blocker, told from rows of a lake."""
+"""The past of a blocker, from rows of a lake."""
 
 from dataclasses import replace
 from typing import Any

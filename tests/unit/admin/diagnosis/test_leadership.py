@@ -24,7 +24,7 @@ def stock(node_id: int, /, **facts: object) -> AskedController:
 
 
 def silent(node_id: int, *, is_refused: bool = True) -> AskedController:
-    """An address at which nobody answers."""
+    """An address at which no server answers."""
     return AskedController(
         address=f"h:{node_id}", problem=f"no connection to h:{node_id}", is_refused=is_refused
     )

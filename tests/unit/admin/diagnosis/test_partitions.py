@@ -34,7 +34,7 @@ NOBODY = UUID(int=0)
 
 
 def replica(node_id: int, age_ms: int = 0) -> ReplicaDescription:
-    """A replica of the metadata log that fetched so long ago."""
+    """A replica of the metadata log that fetched this time ago."""
     return ReplicaDescription(
         node_id=node_id,
         directory_id=UUID(int=node_id),
@@ -273,7 +273,7 @@ def test_a_broker_with_replicas_is_not_proposed_to_be_unregistered(
     ],
 )
 def test_what_an_observer_is(changes: dict[str, object], expected: list[str]) -> None:
-    """A controller that could vote, a ghost that runs and one that is gone are told apart."""
+    """A controller that could vote, a ghost that runs and one that is gone are different findings."""
     given: dict[str, object] = {"observers": [replica(4)], "controllers": (1, 2, 3, 4), **changes}
     assert [*found(cluster(**given))] == expected  # type: ignore[arg-type]
 

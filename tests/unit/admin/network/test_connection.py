@@ -98,7 +98,7 @@ async def test_an_error_in_api_versions_is_reported() -> None:
 
 
 async def test_the_highest_common_version_is_spoken() -> None:
-    """Old servers work, and what they lack is told."""
+    """Old servers work, and what they lack is an error."""
     async with FakeCluster() as cluster:
         cluster.nodes[1].apis = {ApiKey.API_VERSIONS: (0, 5), DESCRIBE_CLUSTER.key: (0, 1)}
         connection = await connect(cluster)

@@ -10,7 +10,7 @@ NODES = {1: ONE, 2: TWO, 3: THREE}
 
 
 def routing(**policy: object) -> Routing:
-    """One that controllers are asked by, with one bootstrap address."""
+    """The routing of a client of controllers, with one bootstrap address."""
     defaults: dict[str, object] = {
         "bootstrap_controllers": (FRONT,),
         "metadata_recovery_rebootstrap_trigger_ms": 10_000,
@@ -23,9 +23,9 @@ def unconnected(_: Address) -> int | None:
     return None
 
 
-def learn(told: Routing, now_ms: int = 0, controller_id: int = 1) -> None:
-    """The bootstrap address tells three nodes."""
-    told.discovered(
+def learn(client: Routing, now_ms: int = 0, controller_id: int = 1) -> None:
+    """The bootstrap address describes three nodes."""
+    client.discovered(
         Target(address=FRONT), cluster_id="c", nodes=NODES, controller_id=controller_id, now_ms=now_ms
     )
 
@@ -53,7 +53,7 @@ def test_without_news_for_the_triggers_time_it_begins_again() -> None:
         looks += 1
         waiting.succeeded(step.target)
         if step.target.node_id is not None:
-            waiting.failed(step.target, now_ms - 10_000)  # connected, but without an answer; not in backoff
+            waiting.failed(step.target, now_ms - 10_000)  # connected, but without a response; not in backoff
         now_ms += 50
         assert now_ms < 20_000
     assert 10_000 < now_ms < 12_000

@@ -234,7 +234,7 @@ async def test_the_check_can_be_switched_off(settings: dict[str, object]) -> Non
 
 
 async def test_another_cluster_at_known_addresses_is_found_out_without_the_servers_help() -> None:
-    """Kafka 4.3 checks nothing, but tells its cluster id."""
+    """Kafka 4.3 checks nothing, but returns its cluster id."""
     async with (
         FakeCluster((1,), api_versions_max=4) as home,
         FakeCluster((1,), cluster_id="another-cluster-1234-A", api_versions_max=4) as stranger,
@@ -256,7 +256,7 @@ async def test_another_cluster_at_known_addresses_is_found_out_without_the_serve
 async def test_without_the_check_the_answer_of_another_cluster_is_taken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Switched off means off, but it is told."""
+    """Switched off, but still logged."""
     async with (
         FakeCluster((1,)) as home,
         FakeCluster((1,), cluster_id="another-cluster-1234-A") as stranger,
@@ -298,7 +298,7 @@ async def test_with_strategy_none_lost_nodes_stay_lost() -> None:
 
 
 async def test_a_server_may_send_everybody_back_to_the_bootstrap_addresses() -> None:
-    """KIP-1102's REBOOTSTRAP_REQUIRED in an answer."""
+    """KIP-1102's REBOOTSTRAP_REQUIRED in a response."""
     responses = iter((response_to("UnregisterBroker", error_code=ErrorCode.rebootstrap_required), DONE))
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: next(responses))

@@ -30,7 +30,7 @@ NOW_MS = 1_000_000_000_000
 
 
 def replica(node_id: int, *, fetched_ms: int = -1, caught_up_ms: int = -1) -> Any:
-    """A voter or observer of an answer."""
+    """A voter or observer of a response."""
     return nested(
         "DescribeQuorum",
         "ReplicaState",
@@ -138,9 +138,9 @@ async def test_the_cluster_is_reported_by_nodes_of_the_kind_that_is_asked(
 
 async def test_authorized_operations_are_reported_if_asked_for() -> None:
     for bits, expected in ((-(2**31), None), (0, frozenset()), (1 << 3 | 1 << 8, frozenset({3, 8}))):
-        told = response_to("DescribeCluster", cluster_id="c", cluster_authorized_operations=bits)
+        described = response_to("DescribeCluster", cluster_id="c", cluster_authorized_operations=bits)
         async with (
-            FakeCluster(handlers={"DescribeCluster": lambda _, told=told: told}) as cluster,
+            FakeCluster(handlers={"DescribeCluster": lambda _, described=described: described}) as cluster,
             AdminClient(bootstrap_servers=cluster.bootstrap, follow_advertised=False) as admin,
         ):
             assert (await admin.describe_cluster()).authorized_operations == expected
@@ -246,9 +246,9 @@ def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 class Ghost:
     """A cluster of controllers 1 and 2, of which 2 may be a ghost."""
 
-    def __init__(self, told: Any, **options: Any) -> None:
+    def __init__(self, described: Any, **options: Any) -> None:
         self.cluster = FakeCluster((1, 2), is_controllers=True, **options)
-        self.cluster.handle("DescribeQuorum", lambda _: told)
+        self.cluster.handle("DescribeQuorum", lambda _: described)
         self.cluster.handle("ControllerRegistration", lambda _: response_to("ControllerRegistration"))
 
     async def refresh(self, **options: Any) -> list[Request]:
@@ -274,7 +274,7 @@ async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("described", "said"),
     [
         (quorum(leader_id=2), "it leads the quorum"),
         (quorum(replica(2, fetched_ms=NOW_MS - 5_000)), "it fetched in the last 5000 ms"),
@@ -284,11 +284,11 @@ async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -
     ],
 )
 async def test_a_living_controller_is_left_alone(
-    told: Any, said: str, request: pytest.FixtureRequest
+    described: Any, said: str, request: pytest.FixtureRequest
 ) -> None:
     if said == "it answers at":
         request.getfixturevalue("short_silence")
-    ghost = Ghost(told)
+    ghost = Ghost(described)
     async with ghost.cluster:
         with pytest.raises(RefreshRefusedError, match=said):
             await ghost.refresh()

@@ -1,4 +1,4 @@
-"""Reads that brokers serve, and of the controllers only those of Quorate: whom the client asks, and what it says."""
+"""Reads that brokers serve, and of controllers only those of Quorate: the nodes that the client asks, its errors."""
 
 import asyncio
 import uuid

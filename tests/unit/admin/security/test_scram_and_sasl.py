@@ -79,7 +79,7 @@ async def test_plain_is_as_in_the_rfc() -> None:
 
 
 async def test_bearer_tokens_come_fresh_from_their_file(tmp_path: Path) -> None:
-    """Whoever renews the file is heard at the next connection."""
+    """A renewed file is read at the next connection."""
     file = tmp_path / "token"
     login = OAuthLogin(file=str(file), extensions={"cluster": "blue"})
 

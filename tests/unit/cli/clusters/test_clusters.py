@@ -1,4 +1,4 @@
-"""What is told of a cluster from its resources: text, findings, and which pool a node id belongs to."""
+"""A cluster from its resources: text, findings, and which pool a node id belongs to."""
 
 from typing import Any
 

@@ -106,7 +106,7 @@ def test_a_long_list_is_read_in_pages(server: Server) -> None:
 
 
 def test_a_change_is_made_of_what_was_read(server: Server) -> None:
-    """An edit of somebody else in between is not overwritten."""
+    """A concurrent edit is not overwritten."""
     server.scripted["GET", f"{BASE}/kafkacontrollers"] = [page("quorum")]
     server.scripted["GET", f"{BASE}/kafkabrokers"] = [page()]
     path = f"{BASE}/kafkacontrollers/quorum"

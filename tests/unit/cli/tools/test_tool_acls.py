@@ -329,7 +329,7 @@ async def test_filters_may_match_any_pattern(admin: ScriptedAdmin) -> None:
 
 
 def deleted(*bindings: AclBinding, error: ServerError | None = None) -> Any:
-    """What delete_acls answers."""
+    """The results of delete_acls."""
     return lambda filters: Results(
         {
             acl_filter: tuple(AclDeletion(binding=binding, error=error) for binding in bindings)
@@ -356,27 +356,27 @@ async def test_acls_are_removed_without_a_question_by_force(admin: ScriptedAdmin
     assert admin.calls[-1].args == ([AclBindingFilter(pattern=TOPIC_FILTER, entry=entry)],)
 
 
-async def answering(answer: str, *arguments: str) -> Result:
+async def removal(typed: str, *arguments: str) -> Result:
     """Run the tool with something to read."""
     return await asyncio.to_thread(
-        CliRunner().invoke, app, ["acls", *AT, "--remove", *arguments], prog_name="quorate", input=answer
+        CliRunner().invoke, app, ["acls", *AT, "--remove", *arguments], prog_name="quorate", input=typed
     )
 
 
 ALL_OF_T = f"Are you sure you want to delete all ACLs for resource filter `{PATTERN_TEXT}`? (y/n)\n"
 
 
-@pytest.mark.parametrize(("answer", "calls"), [("y\n", 1), ("Y\n", 1), ("n\n", 0), ("yes\n", 0), ("\n", 0)])
-async def test_removal_asks_first(admin: ScriptedAdmin, answer: str, calls: int) -> None:
+@pytest.mark.parametrize(("typed", "calls"), [("y\n", 1), ("Y\n", 1), ("n\n", 0), ("yes\n", 0), ("\n", 0)])
+async def test_removal_asks_first(admin: ScriptedAdmin, typed: str, calls: int) -> None:
     admin.responses["delete_acls"] = deleted()
-    ran = await answering(answer, "--topic", "t")
+    ran = await removal(typed, "--topic", "t")
     assert (ran.exit_code, ran.stdout) == (0, ALL_OF_T)
     assert len(admin.calls) == calls
 
 
 async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
     admin.responses["delete_acls"] = deleted()
-    ran = await answering("n\ny\n", "--topic", "t", "--group", "g", "--allow-principal", "User:alice")
+    ran = await removal("n\ny\n", "--topic", "t", "--group", "g", "--allow-principal", "User:alice")
     question = (
         "Are you sure you want to remove ACLs: \n \t(principal=User:alice, host=*, operation=ALL,"
         " permissionType=ALLOW)\n from resource filter `{}`? (y/n)\n"
@@ -387,14 +387,14 @@ async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
     assert [acl_filter.pattern.resource_type for acl_filter in filters] == [ResourceType.GROUP]
 
 
-async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> None:
-    ran = await answering("", "--topic", "t")
+async def test_without_input_nothing_is_removed(admin: ScriptedAdmin) -> None:
+    ran = await removal("", "--topic", "t")
     assert ran.exit_code == 1
     assert (
         "there is no input that could confirm it, so nothing is removed; --force removes without confirmation"
         in ran.stderr
     )
-    ran = await answering("n\n", "--topic", "t", "-o", "json")
+    ran = await removal("n\n", "--topic", "t", "-o", "json")
     assert ran.stderr == ALL_OF_T
     assert ran.stdout == '{\n  "removed": []\n}\n'
     assert admin.calls == []

@@ -31,7 +31,7 @@ def changes(to_delete: tuple[str, ...] = (), **to_set: str) -> Changes:
     return Changes(to_set=to_set, to_delete=to_delete)
 
 
-# Whose configs
+# Entities
 
 
 def test_names_and_defaults_belong_to_types_by_their_order() -> None:

@@ -153,7 +153,7 @@ async def test_a_ghost_is_found_by_asking_and_exits_with_1(brokers: FakeCluster)
 
 
 def silent_voter(cluster: FakeCluster) -> None:
-    """One of three voters does not fetch: the next failure stops the cluster."""
+    """A voter of three does not fetch: the next failure stops the cluster."""
     cluster.handle("DescribeQuorum", lambda _: described(3000, 3001, 3002, observers=(1,), silent=(3002,)))
 
 
@@ -367,7 +367,7 @@ async def test_what_must_not_be_asked_is_reported(brokers: FakeCluster) -> None:
 async def test_no_server_there_is_an_error(tmp_path: Path) -> None:
     """No diagnosis without a patient: one message, exit code 1."""
     config = tmp_path / "admin.properties"
-    # The second attempt would come after the end of the call, so there is none.
+    # The second attempt would come after the end of the call, so it is not made.
     config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
     async with FakeCluster() as cluster:
         address = cluster.bootstrap[0]
@@ -472,7 +472,7 @@ async def test_a_lake_tells_the_past_of_a_blocker(
 async def test_a_lake_that_cannot_be_read_does_not_hide_the_findings(
     blocked: FakeCluster, monkeypatch: pytest.MonkeyPatch, ending: tuple[int, str, str], complaint: str
 ) -> None:
-    """The present is told whatever is wrong with the past."""
+    """The present is reported whatever is wrong with the past."""
     _printing(monkeypatch, *ending)
     ran = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake")
     assert ran.exit_code == 1
