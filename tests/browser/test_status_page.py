@@ -38,7 +38,7 @@ async def test_it_fits_phones_tablets_and_desks_by_day_and_by_night(
     served = await serve(token=TOKEN)
     for snapshot in (busy(), replace(well(), key=ClusterKey("kafka", "calm"))):
         put(served.registry, snapshot)
-    await tab.look(width=width, is_dark=is_dark)
+    await tab.emulate(width=width, is_dark=is_dark)
     for name, path in (("list", "/"), ("busy", CLUSTER), ("calm", "/clusters/kafka/calm")):
         await tab.open(f"{served.url}{path}")
         await tab.until(IS_LIVE)

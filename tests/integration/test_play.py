@@ -90,7 +90,9 @@ def test_the_active_controller_is_replaced_and_comes_back(player: Player) -> Non
     active = before["quorum"]["leaderId"]
     killed = player.run("kill", f"controller-{active}")
     assert killed.stdout == f"sent SIGKILL to node {active} (pid {pids(before)[active]})\n"
-    eventually(lambda: pids(player.look())[active] not in (None, pids(before)[active]), 30, "a new process")
+    eventually(
+        lambda: pids(player.snapshot())[active] not in (None, pids(before)[active]), 30, "a new process"
+    )
     after = player.until_ready()
     assert after["quorum"]["leaderEpoch"] > before["quorum"]["leaderEpoch"]
     others = [node_id for node_id in pids(before) if node_id != active]

@@ -4,7 +4,7 @@
 test of an operation needs: the cluster answers ApiVersions and DescribeCluster by itself, and a handler that the
 test gives answers the rest:
 
-    cluster.handle("CreateTopics", lambda request: answer("CreateTopics", topics=...))
+    cluster.handle("CreateTopics", lambda request: response_to("CreateTopics", topics=...))
 
 A handler gets the parsed `Request` (`request.body` is the canonical class, `request.version` what was spoken) and
 returns a canonical response, or `SILENCE` or `HANG_UP` in its place.
@@ -30,7 +30,7 @@ CLUSTER_ID = "fake-cluster-1234567-A"
 SILENCE = object()
 """The request is never answered."""
 HANG_UP = object()
-"""The connection is closed instead of an answer."""
+"""The connection is closed instead of a response."""
 
 Handler = Callable[[Request], Any]
 
@@ -106,7 +106,7 @@ class FakeNode:
         self._server = None
 
     def hang_up(self) -> None:
-        """Close every connection, and go on listening."""
+        """Close every connection, and keep listening."""
         for writer in self._writers:
             writer.close()
 
@@ -119,7 +119,7 @@ class FakeNode:
                 for frame in frames.feed(data):
                     request = parse_request(frame, APIS)
                     self.requests.append(request)
-                    response = self._answer(request)
+                    response = self._response_to(request)
                     if response is HANG_UP:
                         return
                     if response is not SILENCE:
@@ -133,7 +133,7 @@ class FakeNode:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    def _answer(self, request: Request) -> Any:
+    def _response_to(self, request: Request) -> Any:
         name = request.api.name
         handler = self.handlers.get(name) or self.cluster.handlers.get(name)
         if handler is not None:
@@ -254,9 +254,9 @@ class FakeCluster:
         self.checks_identity = checks_identity
         self.handlers: dict[str, Handler] = dict(handlers or {})
         self.controller_id = node_ids[0]
-        """What DescribeCluster tells: the active controller, or the broker that writes go through."""
+        """The controller id of DescribeCluster: the active controller, or the broker that writes go through."""
         self.listed = set(node_ids)
-        """The node ids that DescribeCluster tells."""
+        """The node ids in DescribeCluster."""
         self.supported_features = {"metadata.version": (7, 30), "kraft.version": (0, 1)}
         self.finalized_features = {"metadata.version": 30, "kraft.version": 1}
         self.finalized_features_epoch = 17
@@ -298,5 +298,5 @@ def _broker_apis() -> dict[int, Api]:
 def _serialized(request: Request, response: Any) -> bytes:
     version = request.version
     if request.api.key is ApiKey.API_VERSIONS and response.error_code is ErrorCode.unsupported_version:
-        version = 0  # which whoever asked in an unknown version can read (KIP-511)
+        version = 0  # which a client of an unknown version can read (KIP-511)
     return serialize_response(request.api, version, request.correlation_id, response)

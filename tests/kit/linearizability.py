@@ -1,6 +1,6 @@
-"""A checker of linearizability: whether some order of a history's operations explains every answer.
+"""A checker of linearizability: whether some order of a history's operations explains every result.
 
-Each operation takes effect at one moment between its invocation and its answer. One without an answer may take effect
+Each operation takes effect at one moment between its invocation and its result. A pending one may take effect
 at any time after its invocation, or never. Operations on different keys do not concern each other, so each key is
 searched alone: the search of Wing and Gong with Lowe's memory of the configurations that led nowhere.
 
@@ -28,32 +28,32 @@ class SearchTooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request of one client and its outcome. `observed` and `refused` are parts of the answer."""
+    """The request of one client and its result, of which `observed` and `refused` are parts."""
 
     client: str
     key: str
     action: str
     invoked_at: float
     returned_at: float | None
-    """None: no answer came, or one that does not say whether it was done (a timeout, a lost leader)."""
+    """None: pending, or with a result that leaves open whether it was done (a timeout, a lost leader)."""
     written: Hashable = None
     observed: Hashable = None
     refused: str | None = None
     """The error with which it was refused; None: it was done."""
 
     @property
-    def is_answered(self) -> bool:
-        """Whether the client knows what became of it."""
+    def is_completed(self) -> bool:
+        """Whether the client got its result."""
         return self.returned_at is not None
 
-    def unanswered(self) -> Operation:
-        """The same one, of which nothing was heard."""
+    def as_pending(self) -> Operation:
+        """The same operation without a result."""
         return replace(self, returned_at=None, observed=None, refused=None)
 
     def __str__(self) -> str:
         asked = f"{self.action} {self.key}" + ("" if self.written is None else f" = {self.written}")
         if self.returned_at is None:
-            return f"[{self.invoked_at} .. no answer] {self.client}: {asked}"
+            return f"[{self.invoked_at} .. pending] {self.client}: {asked}"
         response = self.refused or ("done" if self.observed is None else f"-> {self.observed}")
         return f"[{self.invoked_at} .. {self.returned_at}] {self.client}: {asked}: {response}"
 
@@ -66,9 +66,9 @@ class Model(Protocol[StateT]):
         """The state before the first operation."""
 
     def step(self, state: StateT, operation: Operation) -> StateT | None:
-        """The state after an operation, None if the operation cannot have been answered so in that state.
+        """The state after an operation, None if the operation cannot have this result in that state.
 
-        An operation without an answer is always possible; where it can do nothing it leaves the state.
+        A pending operation is always possible; where it can do nothing it leaves the state.
         """
 
 
@@ -77,19 +77,19 @@ class Violation:
     """A history that no order explains."""
 
     key: str
-    answer: Operation
-    """The first answer that fits no order; all that was answered before it does fit."""
+    operation: Operation
+    """The first completed operation that fits no order; all that completed before it do fit."""
     order: tuple[Operation, ...]
-    """An order of what was answered before, which ends in `state`."""
+    """An order of the operations that completed before, which ends in `state`."""
     concurrent: tuple[Operation, ...]
-    """The operations that were concurrent with `answer`: its place is among these."""
+    """The operations that were concurrent with `operation`: its place is among these."""
     state: Hashable
 
     def __str__(self) -> str:
         hidden = len(self.order) - SHOWN_BEFORE
         lines = [
-            f"no order explains {self.answer}",
-            "an order of what was answered before:",
+            f"no order explains {self.operation}",
+            "an order of what completed before:",
             *([f"  ({hidden} more)"] if hidden > 0 else []),
             *(f"  {operation}" for operation in self.order[-SHOWN_BEFORE:]),
             f"  which leaves {self.state}",
@@ -105,7 +105,7 @@ def first_violation(
     *,
     configurations_max: int = CONFIGURATIONS_MAX,
 ) -> Violation | None:
-    """The violation, of all keys, whose answer came first; None if the history is linearizable.
+    """The violation, of all keys, which completed first; None if the history is linearizable.
 
     Raises SearchTooLargeError when a key is not decided within the bound.
     """
@@ -115,7 +115,7 @@ def first_violation(
     found = [_violation(key, history, model, configurations_max) for key, history in by_key.items()]
     return min(
         (violation for violation in found if violation is not None),
-        key=lambda violation: (violation.answer.returned_at, violation.key),
+        key=lambda violation: (violation.operation.returned_at, violation.key),
         default=None,
     )
 
@@ -126,7 +126,7 @@ def _violation(
     if _Search(history, model, configurations_max).order() is not None:
         return None
     ends = sorted({operation.returned_at for operation in history if operation.returned_at is not None})
-    # What is heard later cannot make an order possible: the shortest prefix without one is found by halving.
+    # Later results cannot make an order possible: the shortest prefix without one is found by halving.
     explained, unexplained = -1, len(ends) - 1
     while unexplained - explained > 1:
         middle = (explained + unexplained) // 2
@@ -143,7 +143,7 @@ def _until(history: Sequence[Operation], end: float) -> list[Operation]:
     return [
         operation
         if operation.returned_at is not None and operation.returned_at <= end
-        else operation.unanswered()
+        else operation.pending()
         for operation in history
         if operation.invoked_at <= end
     ]
@@ -152,13 +152,13 @@ def _until(history: Sequence[Operation], end: float) -> list[Operation]:
 def _described(
     key: str, prefix: Sequence[Operation], end: float, model: Model[StateT], configurations_max: int
 ) -> Violation:
-    """Takes the answers of the last moment back, one after the other, until an order explains the others."""
+    """Makes the operations that ended last pending, one after the other, until an order explains the others."""
     last = [operation for operation in prefix if operation.returned_at == end]
     known = list(prefix)
     order: Sequence[Operation] | None = None
     response = last[0]
     for response in last:
-        known[known.index(response)] = response.unanswered()
+        known[known.index(response)] = response.pending()
         order = _Search(known, model, configurations_max).order()
         if order is not None:
             break
@@ -169,7 +169,7 @@ def _described(
         state = state if after is None else after
     return Violation(
         key=key,
-        answer=response,
+        operation=response,
         order=tuple(done),
         concurrent=tuple(
             operation
@@ -185,8 +185,8 @@ def _described(
 class _Place:
     """A configuration on the way of the search, and what is still to be tried from it."""
 
-    answered: int
-    unanswered: int
+    completed: int
+    pending: int
     """Sets of operations that are done, as bits."""
     state: Hashable
     operation: Operation | None
@@ -200,91 +200,91 @@ class _Search:
     def __init__(self, history: Sequence[Operation], model: Model[Any], configurations_max: int) -> None:
         self._model = model
         self._configurations_max = configurations_max
-        self._answered = sorted(
-            (operation for operation in history if operation.is_answered),
+        self._completed = sorted(
+            (operation for operation in history if operation.is_completed),
             key=lambda operation: (operation.invoked_at, operation.returned_at),
         )
-        self._unanswered = sorted(
-            (operation for operation in history if not operation.is_answered),
+        self._pending = sorted(
+            (operation for operation in history if not operation.is_completed),
             key=lambda operation: operation.invoked_at,
         )
-        self._all = (1 << len(self._answered)) - 1
+        self._all = (1 << len(self._completed)) - 1
         self._seen: set[tuple[int, int, Hashable]] = set()
 
     def order(self) -> list[Operation] | None:
-        """An order of all that was answered and some of the rest. None: there is none."""
+        """An order of all completed operations and some of the pending ones, or None."""
         way = [self._place(0, 0, self._model.initial, None)]
         while way:
             place = way[-1]
-            if place.answered == self._all:
+            if place.completed == self._all:
                 return [step.operation for step in way if step.operation is not None]
             if not place.choices:
                 way.pop()
                 continue
-            operation, responses, unanswered, state = place.choices.pop()
-            if (responses, unanswered, state) not in self._seen:
-                way.append(self._place(responses, unanswered, state, operation))
+            operation, responses, pending, state = place.choices.pop()
+            if (responses, pending, state) not in self._seen:
+                way.append(self._place(responses, pending, state, operation))
         return None
 
-    def _place(self, answered: int, unanswered: int, state: Hashable, operation: Operation | None) -> _Place:
-        self._seen.add((answered, unanswered, state))
+    def _place(self, completed: int, pending: int, state: Hashable, operation: Operation | None) -> _Place:
+        self._seen.add((completed, pending, state))
         if len(self._seen) > self._configurations_max:
             raise SearchTooLargeError(
-                f"more than {self._configurations_max} configurations of {len(self._answered)} operations with "
-                f"an answer and {len(self._unanswered)} without"
+                f"more than {self._configurations_max} configurations of {len(self._completed)} completed and "
+                f"{len(self._pending)} pending operations"
             )
-        place = _Place(answered, unanswered, state, operation)
-        if answered != self._all:
-            answered_choices = self._answered_choices(place)
-            at_once = next((choice for choice in answered_choices if _only_looks(choice, state)), None)
+        place = _Place(completed, pending, state, operation)
+        if completed != self._all:
+            completed_choices = self._completed_choices(place)
+            at_once = next((choice for choice in completed_choices if _only_looks(choice, state)), None)
             if at_once is not None:
                 # A read that fits here needs no other place, because it does not restrict the other operations.
                 place.choices = [at_once]
             else:
-                # The last one is tried first: what was answered, by its answer.
-                place.choices = self._unanswered_choices(place) + answered_choices
+                # The last choice is tried first: completed operations by their end.
+                place.choices = self._pending_choices(place) + completed_choices
         return place
 
-    def _first_end(self, answered: int) -> float:
-        """The earliest answer of what is not done yet: nothing that was invoked later can come before it."""
+    def _first_end(self, completed: int) -> float:
+        """The earliest end of what is not done yet: nothing that was invoked later can come before it."""
         end = float("inf")
-        for number in range(_lowest_zero(answered), len(self._answered)):
-            operation = self._answered[number]
+        for number in range(_lowest_zero(completed), len(self._completed)):
+            operation = self._completed[number]
             if operation.invoked_at > end:
                 break
-            if not answered >> number & 1 and operation.returned_at is not None:
+            if not completed >> number & 1 and operation.returned_at is not None:
                 end = min(end, operation.returned_at)
         return end
 
-    def _answered_choices(self, place: _Place) -> list[tuple[Operation, int, int, Hashable]]:
-        end = self._first_end(place.answered)
+    def _completed_choices(self, place: _Place) -> list[tuple[Operation, int, int, Hashable]]:
+        end = self._first_end(place.completed)
         found: list[tuple[Operation, int, int, Hashable]] = []
-        for number in range(_lowest_zero(place.answered), len(self._answered)):
-            operation = self._answered[number]
+        for number in range(_lowest_zero(place.completed), len(self._completed)):
+            operation = self._completed[number]
             if operation.invoked_at > end:
                 break
-            if place.answered >> number & 1:
+            if place.completed >> number & 1:
                 continue
             state = self._model.step(place.state, operation)
             if state is not None:
-                found.append((operation, place.answered | 1 << number, place.unanswered, state))
+                found.append((operation, place.completed | 1 << number, place.pending, state))
         return sorted(found, key=lambda choice: -(choice[0].returned_at or 0))
 
-    def _unanswered_choices(self, place: _Place) -> list[tuple[Operation, int, int, Hashable]]:
+    def _pending_choices(self, place: _Place) -> list[tuple[Operation, int, int, Hashable]]:
         """Those that change something. Of equal ones the first is enough: it may do whatever the others may."""
-        end = self._first_end(place.answered)
+        end = self._first_end(place.completed)
         found: list[tuple[Operation, int, int, Hashable]] = []
         tried: set[tuple[str, Hashable]] = set()
-        for number, operation in enumerate(self._unanswered):
+        for number, operation in enumerate(self._pending):
             if operation.invoked_at > end:
                 break
             asked = (operation.action, operation.written)
-            if place.unanswered >> number & 1 or asked in tried:
+            if place.pending >> number & 1 or asked in tried:
                 continue
             tried.add(asked)
             state = self._model.step(place.state, operation)
             if state is not None and state != place.state:
-                found.append((operation, place.answered, place.unanswered | 1 << number, state))
+                found.append((operation, place.completed, place.pending | 1 << number, state))
         return found
 
 
@@ -342,8 +342,8 @@ class Topic:
 
 
 class TopicModel:
-    """The topic of one name. CREATE: `observed` is the new topic's id, None if it was not told. DELETE: `written` is
-    the id, None for deletion by name. READ: `observed` is the id, None if it was not told; a
+    """The topic of one name. CREATE: `observed` is the new topic's id, None if unknown. DELETE: `written` is
+    the id, None for deletion by name. READ: `observed` is the id, None if unknown; a
     read of no topic is refused.
 
     A refusal other than those named here is a refusal whatever the state is, and did nothing.
@@ -357,7 +357,7 @@ class TopicModel:
             return self._create(state, operation)
         if operation.action == DELETE:
             return self._delete(state, operation)
-        if not operation.is_answered:
+        if not operation.is_completed:
             return state
         if operation.refused is None and operation.observed is None:
             return state if state.exists else None
@@ -366,7 +366,7 @@ class TopicModel:
         return None if operation.refused == UNKNOWN_TOPIC_OR_PARTITION and state.exists else state
 
     def _create(self, state: Topic, operation: Operation) -> Topic | None:
-        if not operation.is_answered:
+        if not operation.is_completed:
             return state if state.exists else Topic(_Unknown.ID, state.former)
         if operation.refused == TOPIC_ALREADY_EXISTS:
             return state if state.exists else None
@@ -380,7 +380,7 @@ class TopicModel:
         wanted = operation.written
         named = state if wanted is None else state.known_as(wanted)
         is_there = named is not None and named.exists
-        if not operation.is_answered:
+        if not operation.is_completed:
             return named.deleted() if named is not None and named.exists else state
         if operation.refused in {UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID}:
             if state.id is _Unknown.ID and wanted is not None:
@@ -408,4 +408,4 @@ class ValueModel:
             return state
         if operation.action == SET:
             return (operation.written,)
-        return state if not operation.is_answered or state == (operation.observed,) else None
+        return state if not operation.is_completed or state == (operation.observed,) else None

@@ -25,7 +25,7 @@ def quorate_command(*arguments: object) -> list[str]:
 
 
 def free_address() -> str:
-    """An address of this machine where nobody listens."""
+    """An address of this machine where no server listens."""
     return f"127.0.0.1:{free_ports(1)}"
 
 

@@ -1,4 +1,4 @@
-"""An AdminClient whose answers a test gives, for what tools make of answers."""
+"""An AdminClient whose responses a test gives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Call:
 
 
 class ScriptedAdmin:
-    """Methods answer what `answers` has: a value, an error to raise, or a function of the arguments.
+    """Methods return what `responses` has: a value, an error to raise, or a function of the arguments.
 
-    A method without an answer is a mistake of the test or of the tool.
+    A method without a response is a mistake of the test or of the tool.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class ScriptedAdmin:
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.responses:
-            raise AssertionError(f"{name} has no answer in this test")
+            raise AssertionError(f"{name} has no response in this test")
 
         async def method(*args: Any, **kwargs: Any) -> Any:
             self.calls.append(Call(name, args, kwargs))

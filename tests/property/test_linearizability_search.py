@@ -33,7 +33,7 @@ IDS = ("a", "b")
 def operations(draw: st.DrawFn, what: st.SearchStrategy[dict[str, Any]]) -> Operation:
     begin, end = sorted((draw(TIMES), draw(TIMES)))
     operation = Operation(client="c", key="x", invoked_at=begin, returned_at=end, **draw(what))
-    return operation.unanswered() if draw(st.integers(0, 3)) == 0 else operation
+    return operation.as_pending() if draw(st.integers(0, 3)) == 0 else operation
 
 
 def one_of(action: str, **fields: tuple[object, ...]) -> st.SearchStrategy[dict[str, Any]]:
@@ -54,8 +54,8 @@ TOPICS = st.one_of(
 
 def is_explained(history: Sequence[Operation], model: Any) -> bool:
     """Tries every order of the answered operations with every choice of the others."""
-    responses = [operation for operation in history if operation.is_answered]
-    others = [operation for operation in history if not operation.is_answered]
+    responses = [operation for operation in history if operation.is_completed]
+    others = [operation for operation in history if not operation.is_completed]
     return any(
         _fits(order, model)
         for size in range(len(others) + 1)
@@ -98,12 +98,12 @@ def test_what_is_told_is_the_first_answer_that_fits_no_order(history: list[Opera
     violation = first_violation(history, ValueModel())
     if violation is None:
         return
-    end = violation.answer.returned_at
+    end = violation.operation.returned_at
     assert end is not None
 
     def known(is_late: Any) -> list[Operation]:
         return [
-            operation.unanswered()
+            operation.as_pending()
             if operation.returned_at is None or is_late(operation.returned_at)
             else operation
             for operation in history

@@ -20,7 +20,7 @@ from kit.linearizability import (
     first_violation,
 )
 
-NOBODY_HEARD = None
+PENDING = None
 
 
 def did(
@@ -59,12 +59,12 @@ LINEARIZABLE_VALUES = {
     "a read beside a write sees it or not": (set_to(1, 0, 9), read(None, 1, 2), read(1, 3, 4)),
     "what touches is concurrent": (set_to(1, 0, 5), read(None, 5, 6)),
     "writes that overlap, in either order": (set_to(1, 0, 9), set_to(2, 1, 8), read(1, 10, 11)),
-    "no answer, and it was done much later": (set_to(1, 0, NOBODY_HEARD), read(None, 5, 6), read(1, 7, 8)),
-    "no answer, and it was never done": (set_to(1, 0, NOBODY_HEARD), read(None, 5, 6), read(None, 700, 800)),
-    "no answer, undone by another": (set_to(1, 0, NOBODY_HEARD), set_to(2, 1, 2), read(1, 3, 4)),
+    "pending, and it was done much later": (set_to(1, 0, PENDING), read(None, 5, 6), read(1, 7, 8)),
+    "pending, and it was never done": (set_to(1, 0, PENDING), read(None, 5, 6), read(None, 700, 800)),
+    "pending, undone by another": (set_to(1, 0, PENDING), set_to(2, 1, 2), read(1, 3, 4)),
     "a refused write": (set_to(1, 0, 1, refused="POLICY_VIOLATION"), read(None, 2, 3)),
-    "equal writes without an answer, both seen": (
-        *(set_to(1, 0, NOBODY_HEARD), set_to(1, 1, NOBODY_HEARD)),
+    "equal pending writes, both seen": (
+        *(set_to(1, 0, PENDING), set_to(1, 1, PENDING)),
         *(read(1, 2, 3), set_to(2, 4, 5), read(1, 6, 7)),
     ),
     "two keys": (set_to(1, 0, 1), read(1, 2, 3), *ANOTHER_KEY),
@@ -75,7 +75,7 @@ BROKEN_VALUES = {
     "a read of what nobody wrote": ((set_to(1, 0, 1), read(2, 0, 3)), read(2, 0, 3)),
     "a read of what is only written later": ((read(1, 0, 1), set_to(1, 2, 3)), read(1, 0, 1)),
     "back to the old value": ((set_to(1, 0, 9), read(1, 1, 2), read(None, 3, 4)), read(None, 3, 4)),
-    "done and undone": ((set_to(1, 0, NOBODY_HEARD), read(1, 2, 3), read(None, 4, 5)), read(None, 4, 5)),
+    "done and undone": ((set_to(1, 0, PENDING), read(1, 2, 3), read(None, 4, 5)), read(None, 4, 5)),
     "a refusal that was carried out": (
         (set_to(1, 0, 1, refused="POLICY_VIOLATION"), read(1, 2, 3)),
         read(1, 2, 3),
@@ -84,8 +84,8 @@ BROKEN_VALUES = {
         (set_to(1, 0, 90), set_to(2, 0, 90), read(1, 1, 2), read(2, 3, 4), read(1, 5, 6)),
         read(1, 5, 6),
     ),
-    "one no answer explains one read": (
-        (set_to(1, 0, NOBODY_HEARD), read(1, 2, 3), set_to(2, 4, 5), read(1, 6, 7)),
+    "one pending write explains one read": (
+        (set_to(1, 0, PENDING), read(1, 2, 3), set_to(2, 4, 5), read(1, 6, 7)),
         read(1, 6, 7),
     ),
     "among other keys": ((*ANOTHER_KEY, set_to(1, 0, 1), read(3, 2, 3)), read(3, 2, 3)),
@@ -112,17 +112,17 @@ LINEARIZABLE_TOPICS = {
         *(refused(READ, UNKNOWN_TOPIC_OR_PARTITION, 6, 7), created("b", 8, 9), read("b", 10, 11)),
     ),
     "two create it, one is refused": (created("a", 0, 9), refused(CREATE, TOPIC_ALREADY_EXISTS, 1, 2)),
-    "created without an answer, found by its name": (
-        *(created(None, 0, NOBODY_HEARD), refused(CREATE, TOPIC_ALREADY_EXISTS, 5, 6)),
+    "a pending creation, found by its name": (
+        *(created(None, 0, PENDING), refused(CREATE, TOPIC_ALREADY_EXISTS, 5, 6)),
         *(read("a", 7, 8), deleted("a", 9, 10), created("b", 11, 12)),
     ),
     "an unknown id is not that one": (
-        *(created(None, 0, NOBODY_HEARD), refused(CREATE, TOPIC_ALREADY_EXISTS, 1, 2)),
+        *(created(None, 0, PENDING), refused(CREATE, TOPIC_ALREADY_EXISTS, 1, 2)),
         *(refused(DELETE, UNKNOWN_TOPIC_ID, 3, 4, "a"), read("b", 5, 6)),
     ),
     "created without being told its id": (created(None, 0, 1), read("a", 2, 3)),
-    "deleted without an answer": (
-        *(created("a", 0, 1), deleted(None, 2, NOBODY_HEARD), read("a", 3, 4)),
+    "a pending deletion": (
+        *(created("a", 0, 1), deleted(None, 2, PENDING), read("a", 3, 4)),
         *(created("b", 5, 6), read("b", 7, 8)),
     ),
     "seen to be there": (created("a", 0, 1), read(None, 2, 3), deleted("a", 4, 5)),
@@ -131,7 +131,7 @@ LINEARIZABLE_TOPICS = {
 
 BROKEN_TOPICS = {
     "created twice": (created("a", 0, 1), created("b", 2, 3)),
-    "exists before anybody asked": (refused(CREATE, TOPIC_ALREADY_EXISTS, 0, 1), created("a", 2, 3)),
+    "exists before a creation": (refused(CREATE, TOPIC_ALREADY_EXISTS, 0, 1), created("a", 2, 3)),
     "deleted and still there": (created("a", 0, 1), deleted(None, 2, 3), read("a", 4, 5)),
     "seen to be there after its deletion": (created("a", 0, 1), deleted("a", 2, 3), read(None, 4, 5)),
     "an old id again": (created("a", 0, 1), deleted("a", 2, 3), created("a", 4, 5)),
@@ -141,7 +141,7 @@ BROKEN_TOPICS = {
         refused(DELETE, UNKNOWN_TOPIC_OR_PARTITION, 2, 3),
     ),
     "an id that was said not to be its own": (
-        *(created(None, 0, NOBODY_HEARD), refused(CREATE, TOPIC_ALREADY_EXISTS, 1, 2)),
+        *(created(None, 0, PENDING), refused(CREATE, TOPIC_ALREADY_EXISTS, 1, 2)),
         *(refused(DELETE, UNKNOWN_TOPIC_ID, 3, 4, "a"), read("a", 5, 6)),
     ),
     "lost after it was created": (created("a", 0, 1), refused(READ, UNKNOWN_TOPIC_OR_PARTITION, 2, 3)),
@@ -159,12 +159,12 @@ def test_no_order_explains_the_values(name: str) -> None:
     history, response = BROKEN_VALUES[name]
     violation = first_violation(history, ValueModel())
     assert violation is not None
-    assert violation.answer == response
+    assert violation.operation == response
 
 
 @pytest.mark.parametrize("name", LINEARIZABLE_TOPICS)
 def test_an_order_explains_the_topics(name: str) -> None:
-    """No false alarm, though ids of topics are not always told."""
+    """No false alarm, though ids of topics are not always known."""
     assert first_violation(LINEARIZABLE_TOPICS[name], TopicModel()) is None
 
 
@@ -173,19 +173,19 @@ def test_no_order_explains_the_topics(name: str) -> None:
     history = BROKEN_TOPICS[name]
     violation = first_violation(history, TopicModel())
     assert violation is not None
-    assert violation.answer == history[0 if name == "exists before anybody asked" else -1]
+    assert violation.operation == history[0 if name == "exists before a creation" else -1]
 
 
 def test_a_violation_reads_well() -> None:
     history = (
         *(set_to(number, 10 * number, 10 * number + 1) for number in range(1, 12)),
-        set_to(50, 95, NOBODY_HEARD),
+        set_to(50, 95, PENDING),
         read(4, 118, 119),
     )
     violation = first_violation(history, ValueModel())
     assert str(violation).splitlines() == [
         "no order explains [118 .. 119] client-118: read x: -> 4",
-        "an order of what was answered before:",
+        "an order of what completed before:",
         "  (3 more)",
         *(
             f"  [{10 * number} .. {10 * number + 1}] client-{10 * number}: set x = {number}: done"
@@ -193,7 +193,7 @@ def test_a_violation_reads_well() -> None:
         ),
         "  which leaves (11,)",
         "under way at the same time:",
-        "  [95 .. no answer] client-95: set x = 50",
+        "  [95 .. pending] client-95: set x = 50",
     ]
 
 
@@ -204,12 +204,12 @@ def test_the_earliest_of_several_violations_is_reported() -> None:
     )
     violation = first_violation(history, ValueModel())
     assert violation is not None
-    assert violation.answer == read(2, 4, 5, key="y")
+    assert violation.operation == read(2, 4, 5, key="y")
 
 
 def test_the_search_is_bounded() -> None:
     """A history that is too wide ends with an error, neither with yes nor no."""
-    history = (*(set_to(number, 0, NOBODY_HEARD) for number in range(1, 20)), read(99, 1, 2))
+    history = (*(set_to(number, 0, PENDING) for number in range(1, 20)), read(99, 1, 2))
     with pytest.raises(SearchTooLargeError, match="more than 100 configurations of 1 operations with"):
         first_violation(history, ValueModel(), configurations_max=100)
 

@@ -67,7 +67,7 @@ def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
     for _ in range(KILLS):
         wanted = events(player) + chance.randrange(1, STEPS_MAX)
         eventually(
-            lambda wanted=wanted: events(player) >= wanted or player.look()["settled"], 120, "some steps"
+            lambda wanted=wanted: events(player) >= wanted or player.snapshot()["settled"], 120, "some steps"
         )
         supervisor = player.supervisor()
         supervisor.kill()

@@ -162,7 +162,7 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
         assert (
             "with --bootstrap-server use --command-config cluster/clients/admin.properties" in played.stdout
         )
-        found = player.look()
+        found = player.snapshot()
         servers, controllers = found["bootstrapServers"], found["bootstrapControllers"]
         token = asyncio.run(use_as_users(player, servers))
         login = f"--topic {TOPIC} --command-config cluster/clients/alice.properties"
@@ -238,7 +238,7 @@ def test_a_secured_cluster_refuses_strangers_and_starts_again(
     made = str(player.path / "made" / "secrets.yaml")
     player.play("-f", made)
     assert player.status()["clientConfig"] is None
-    plain = player.look()["bootstrapControllers"].split(",")
+    plain = player.snapshot()["bootstrapControllers"].split(",")
 
     async def describe() -> None:
         async with AdminClient(bootstrap_controllers=plain) as admin:

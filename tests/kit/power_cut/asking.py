@@ -34,7 +34,7 @@ WIDTH = 200
 def ask_all(cluster: Cluster, controllers: Sequence[int]) -> tuple[tuple[Said, ...], float]:
     """What every tool says through these controllers, and what play and operator say; all at the same time.
 
-    Also returns how many seconds a tool takes beside them that asks nobody.
+    Also returns how many seconds a tool takes beside them that sends no request.
     """
     bootstrap = ",".join(cluster.address(controller) for controller in controllers)
     with ThreadPoolExecutor(len(TOOLS) + 2) as pool:

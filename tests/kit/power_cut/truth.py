@@ -30,7 +30,7 @@ class Truth:
     """A quorum while something is asked: the addresses of all voters by id, and those that run.
 
     `leader_id` is the leader that a majority of those that run had on disk before anything was asked, and still has
-    afterwards; None if there was none before.
+    afterwards; or None.
     """
 
     voters: Mapping[int, str]
@@ -152,7 +152,7 @@ def _shows(text: str) -> Callable[[Said, Truth], Iterator[str]]:
 
 
 def _lists_topics(said: Said, truth: Truth) -> Iterator[str]:
-    """There are none. Controllers of Kafka do not list them."""
+    """An empty list. Controllers of Kafka do not list them."""
     if said.exit_code != 0 and not (truth.is_java and _TOPICS_OF_BROKERS.search(said.text)):
         yield f"exit code {said.exit_code}"
 

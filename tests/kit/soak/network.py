@@ -122,7 +122,7 @@ class Network:
         """Remove all faults of a node's network."""
         for chain in ("INPUT", "OUTPUT"):
             self._iptables(node_id, "-F", chain)
-        with suppress(AssertionError):  # there is none to remove
+        with suppress(AssertionError):  # nothing to remove
             self._tc(node_id, "delete")
 
     @staticmethod

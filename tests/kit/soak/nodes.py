@@ -224,7 +224,7 @@ class SoakCluster(Membership):
             process.wait(timeout_s)
 
     def client_of(self, node_id: int, timeout_ms: int) -> AdminClient:
-        """A client that asks one controller, once, and nobody else."""
+        """A client that asks a single controller, once."""
         return AdminClient(
             bootstrap_controllers=[self.address(node_id)],
             follow_advertised=False,

@@ -23,7 +23,7 @@ _WAIT_S: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two clusters."""
+    """A cluster of a comparison."""
 
     name: str
     """`stock` or `ours`."""

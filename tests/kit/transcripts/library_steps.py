@@ -36,7 +36,7 @@ TIMEOUT_S: Final = 30
 Calls = Mapping[str, Callable[[Any], Any]]
 
 
-def told(call: Callable[[Any], Any], client: Any) -> str:
+def result_text(call: Callable[[Any], Any], client: Any) -> str:
     """What a call returns or raises, as text."""
     try:
         return _text(call(client))
@@ -55,7 +55,8 @@ def _text(value: Any) -> str:
 def _each(futures: Mapping[Any, Any]) -> dict[str, str]:
     """The outcome of each future."""
     return {
-        str(key): told(lambda future: future.result(TIMEOUT_S), future) for key, future in futures.items()
+        str(key): result_text(lambda future: future.result(TIMEOUT_S), future)
+        for key, future in futures.items()
     }
 
 
