@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, CONTROLLER_READ_APIS, Api, ApiKey
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.schema import zero_entity
 from quorate_protocol.wire.server import Request, parse_request, serialize_response
@@ -55,6 +56,27 @@ def nested(api_name: str, class_name: str, **fields: Any) -> Any:
     """A struct inside a canonical response, such as `nested("CreateTopics", "CreatableTopicResult", name="a")`."""
     module = importlib.import_module(_BY_NAME[api_name].canonical_response.__module__)
     return replace(zero_entity(getattr(module, class_name)), **fields)
+
+
+def replica_state(node_id: int, **fields: Any) -> Any:
+    """A voter or observer in a response to DescribeQuorum."""
+    return nested("DescribeQuorum", "ReplicaState", replica_id=node_id, **fields)
+
+
+def quorum_response(
+    *voters: Any, observers: Sequence[Any] = (), endpoints: Mapping[int, str] | None = None, **partition: Any
+) -> Any:
+    """A response to DescribeQuorum: `host:port` of voters by id, and fields of the partition."""
+    described = nested(
+        "DescribeQuorum", "PartitionData", current_voters=voters, observers=tuple(observers), **partition
+    )
+    topic = nested("DescribeQuorum", "TopicData", topic_name=METADATA_TOPIC, partitions=(described,))
+    nodes = []
+    for node_id, endpoint in (endpoints or {}).items():
+        host, _, port = endpoint.rpartition(":")
+        listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
+        nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
+    return response_to("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import HANG_UP, FakeCluster, nested, response_to
+from kit.fake_cluster import HANG_UP, FakeCluster, nested, quorum_response, response_to
 from quorate_admin import leadership
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
@@ -31,16 +31,7 @@ def config(*addresses: str, **fields: Any) -> AdminConfig:
 
 def quorum(error_code: ErrorCode, voters: Mapping[int, str] | None = None, leader_id: int = -1) -> Any:
     """A response to DescribeQuorum, with the addresses of voters by id."""
-    partition = nested(
-        "DescribeQuorum", "PartitionData", error_code=error_code, leader_id=leader_id, leader_epoch=3
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    nodes = []
-    for node_id, address in (voters or {}).items():
-        host, _, port = address.rpartition(":")
-        listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
-        nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
-    return response_to("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
+    return quorum_response(endpoints=voters, error_code=error_code, leader_id=leader_id, leader_epoch=3)
 
 
 def configs_of(node_id: int, **values: str) -> Any:

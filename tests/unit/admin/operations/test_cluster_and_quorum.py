@@ -5,7 +5,17 @@ import uuid
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, nested, response_to
+from kit.fake_cluster import (
+    CLUSTER_ID,
+    HANG_UP,
+    SILENCE,
+    FakeCluster,
+    FakeNode,
+    nested,
+    quorum_response,
+    replica_state,
+    response_to,
+)
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address
 from quorate_admin.diagnosis import judgement
@@ -31,10 +41,8 @@ NOW_MS = 1_000_000_000_000
 
 def replica(node_id: int, *, fetched_ms: int = -1, caught_up_ms: int = -1) -> Any:
     """A voter or observer of a response."""
-    return nested(
-        "DescribeQuorum",
-        "ReplicaState",
-        replica_id=node_id,
+    return replica_state(
+        node_id,
         replica_directory_id=DIRECTORY_ID,
         log_end_offset=12,
         last_fetch_timestamp=fetched_ms,
@@ -49,24 +57,16 @@ def quorum(
     error: ErrorCode = ErrorCode.none,
     observers: Any = (),
 ) -> Any:
-    """An answer of the leader, who is caught up now."""
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
+    """A response of the leader, who is caught up now."""
+    return quorum_response(
+        replica(leader_id, caught_up_ms=NOW_MS),
+        *others,
+        observers=observers,
+        endpoints={leader_id: "h:9093"},
         error_code=error,
         leader_id=leader_id,
         leader_epoch=leader_epoch,
         high_watermark=11,
-        current_voters=(replica(leader_id, caught_up_ms=NOW_MS), *others),
-        observers=tuple(observers),
-    )
-    listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host="h", port=9093)
-    return response_to(
-        "DescribeQuorum",
-        topics=(
-            nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,)),
-        ),
-        nodes=(nested("DescribeQuorum", "Node", node_id=leader_id, listeners=(listener,)),),
     )
 
 

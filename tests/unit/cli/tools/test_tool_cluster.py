@@ -1,11 +1,10 @@
 """`quorate cluster`: text, JSON and errors of its subcommands."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, nested, response_to
+from kit.fake_cluster import FakeCluster, quorum_response, replica_state, response_to
 from kit.tool_runner import run_tool
 from quorate.tools.cluster import endpoints_text
 from quorate_admin.diagnosis import judgement
@@ -60,27 +59,17 @@ async def test_controllers_are_never_fenced() -> None:
 
 def quorum_with_broker(last_fetch_ms: int) -> Any:
     """A description of a quorum whose leader's clock is at 100,000 ms, and whose observer is broker 7."""
-    zero = nested("DescribeQuorum", "ReplicaState", log_end_offset=1, replica_directory_id=None)
     leader, broker = (
-        replace(
-            zero,
-            replica_id=node_id,
+        replica_state(
+            node_id,
+            log_end_offset=1,
+            replica_directory_id=None,
             last_fetch_timestamp=at_ms,
             last_caught_up_timestamp=at_ms,
         )
         for node_id, at_ms in ((3000, 100_000), (7, last_fetch_ms))
     )
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
-        leader_id=3000,
-        leader_epoch=1,
-        high_watermark=1,
-        current_voters=(leader,),
-        observers=(broker,),
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    return response_to("DescribeQuorum", topics=(topic,))
+    return quorum_response(leader, observers=[broker], leader_id=3000, leader_epoch=1, high_watermark=1)
 
 
 async def test_a_broker_is_unregistered() -> None:
@@ -181,15 +170,10 @@ async def test_wrong_ids_exit_with_2(arguments: list[str]) -> None:
 @pytest.fixture
 async def controllers() -> AsyncIterator[FakeCluster]:
     """A controller that leads, and beside it a registration 99 whose node is gone."""
-    leader = nested(
-        "DescribeQuorum", "ReplicaState", replica_id=3000, last_fetch_timestamp=1, log_end_offset=7
-    )
-    partition = nested(
-        "DescribeQuorum", "PartitionData", leader_id=3000, high_watermark=7, current_voters=(leader,)
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    leader = replica_state(3000, last_fetch_timestamp=1, log_end_offset=7)
+    response = quorum_response(leader, leader_id=3000, high_watermark=7)
     async with FakeCluster([3000, 99], is_controllers=True) as cluster:
-        cluster.handle("DescribeQuorum", lambda _: response_to("DescribeQuorum", topics=(topic,)))
+        cluster.handle("DescribeQuorum", lambda _: response)
         cluster.handle("ControllerRegistration", lambda _: response_to("ControllerRegistration"))
         await cluster.nodes[99].stop()
         yield cluster

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, HANG_UP, FakeCluster, Handler, nested, response_to
+from kit.fake_cluster import (
+    CLUSTER_ID,
+    HANG_UP,
+    FakeCluster,
+    Handler,
+    nested,
+    quorum_response,
+    replica_state,
+    response_to,
+)
 from kit.tool_runner import run_tool
 from quorate.tools.doctor import diagnosis_text
 from quorate_admin import partition_examination
@@ -29,47 +38,25 @@ NOW_MS = 1_700_000_000_000
 
 
 def described(*voters: int, observers: tuple[int, ...] = (), silent: tuple[int, ...] = ()) -> Any:
-    """An answer to DescribeQuorum: the first voter leads, and all but the silent ones have everything.
+    """A response to DescribeQuorum: the first voter leads, and all but the silent ones have everything.
 
     One observer more has not fetched for a minute: the leader is not new.
     """
 
-    def replicas(node_ids: tuple[int, ...], at_ms: int = NOW_MS) -> tuple[Any, ...]:
-        return tuple(
-            nested(
-                "DescribeQuorum",
-                "ReplicaState",
-                replica_id=node_id,
-                log_end_offset=7,
-                last_fetch_timestamp=at_ms - (60_000 if node_id in silent else 0),
-                last_caught_up_timestamp=at_ms - (60_000 if node_id in silent else 0),
-            )
-            for node_id in node_ids
+    def replica(node_id: int) -> Any:
+        at_ms = NOW_MS - (60_000 if node_id in (*silent, 7777) else 0)
+        return replica_state(
+            node_id, log_end_offset=7, last_fetch_timestamp=at_ms, last_caught_up_timestamp=at_ms
         )
 
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
-        partition_index=0,
+    return quorum_response(
+        *map(replica, voters),
+        observers=[*map(replica, observers), replica(7777)],
+        endpoints={node_id: f"c{number}:9093" for number, node_id in enumerate(voters[:2])},
         leader_id=voters[0],
         leader_epoch=1,
         high_watermark=7,
-        current_voters=replicas(voters),
-        observers=(*replicas(observers), *replicas((7777,), NOW_MS - 60_000)),
     )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    nodes = tuple(
-        nested(
-            "DescribeQuorum",
-            "Node",
-            node_id=node_id,
-            listeners=(
-                nested("DescribeQuorum", "Listener", name="CONTROLLER", host=f"c{number}", port=9093),
-            ),
-        )
-        for number, node_id in enumerate(voters[:2])
-    )
-    return response_to("DescribeQuorum", topics=(topic,), nodes=nodes)
 
 
 def refusing(above: int, message: str) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, FakeCluster, nested, response_to
+from kit.fake_cluster import CLUSTER_ID, FakeCluster, quorum_response, replica_state, response_to
 from kit.tool_runner import run_tool
 from quorate.console import CommandError
 from quorate.tools.metadata_quorum.text import endpoint_text, replication_text, status_json, status_text
@@ -53,27 +53,16 @@ QUORUM = QuorumDescription(
 @pytest.fixture
 async def controllers() -> AsyncIterator[FakeCluster]:
     """A quorum of one controller, which describes itself as leader."""
-    voter = nested(
-        "DescribeQuorum",
-        "ReplicaState",
-        replica_id=3000,
+    voter = replica_state(
+        3000,
         replica_directory_id=DIRECTORIES[0],
         log_end_offset=7,
         last_fetch_timestamp=NOW_MS,
         last_caught_up_timestamp=NOW_MS,
     )
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
-        partition_index=0,
-        leader_id=3000,
-        leader_epoch=2,
-        high_watermark=7,
-        current_voters=(voter,),
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    response = quorum_response(voter, leader_id=3000, leader_epoch=2, high_watermark=7)
     async with FakeCluster([3000], is_controllers=True) as cluster:
-        cluster.handle("DescribeQuorum", lambda _: response_to("DescribeQuorum", topics=(topic,)))
+        cluster.handle("DescribeQuorum", lambda _: response)
         yield cluster
 
 

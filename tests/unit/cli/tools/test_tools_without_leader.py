@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, nested, response_to
+from kit.fake_cluster import FakeCluster, nested, quorum_response, response_to
 from kit.tool_runner import Ran, run_tool
 from kit.waiting import until
 from quorate.console import client
@@ -39,20 +39,8 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _described(voters: dict[int, str]) -> Any:
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
-        error_code=ErrorCode.not_leader_or_follower,
-        leader_id=-1,
-        leader_epoch=3,
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    nodes = []
-    for node_id, address in voters.items():
-        host, _, port = address.rpartition(":")
-        listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
-        nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
-    return response_to("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
+    error_code = ErrorCode.not_leader_or_follower
+    return quorum_response(endpoints=voters, error_code=error_code, leader_id=-1, leader_epoch=3)
 
 
 def _configs_described(request: Any) -> Any:
