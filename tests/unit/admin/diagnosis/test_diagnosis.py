@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from kit.replicas import NOW_MS, replica
 from quorate_admin.diagnosis import (
     Blocker,
     Code,
@@ -28,26 +29,11 @@ from quorate_admin.types.cluster import (
 )
 from quorate_protocol.kafka.releases import RELEASES, Release
 
-NOW_MS = 1_700_000_000_000
 BOOTSTRAP = "--bootstrap-controller c:9093"
 COMMANDS = Commands(BOOTSTRAP, BOOTSTRAP)
-DIRECTORY = uuid.UUID(int=1 << 100)
 LONG_AGO_MS = NOW_MS - 60_000
 SINCE_MS = NOW_MS - 3_600_000
 """When the leader of these tests was elected."""
-
-
-def replica(
-    node_id: int, fetched_ms: int | None = NOW_MS, caught_up_ms: int | None = NOW_MS, end: int = 100
-) -> ReplicaDescription:
-    """A replica of the log, in the eyes of the leader."""
-    return ReplicaDescription(
-        node_id=node_id,
-        directory_id=DIRECTORY,
-        log_end_offset=end,
-        last_fetch_ms=fetched_ms,
-        last_caught_up_ms=caught_up_ms,
-    )
 
 
 def quorum(

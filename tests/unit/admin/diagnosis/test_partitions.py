@@ -5,6 +5,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from kit.replicas import NOW_MS, replica
 from quorate_admin.diagnosis import (
     Code,
     Commands,
@@ -28,20 +29,8 @@ from quorate_protocol.records.generated import (
     TopicRecord,
 )
 
-NOW_MS = 1_700_000_000_000
 AT = "--bootstrap-controller c:9093"
 NOBODY = UUID(int=0)
-
-
-def replica(node_id: int, age_ms: int = 0) -> ReplicaDescription:
-    """A replica of the metadata log that fetched this time ago."""
-    return ReplicaDescription(
-        node_id=node_id,
-        directory_id=UUID(int=node_id),
-        log_end_offset=9,
-        last_fetch_ms=NOW_MS - age_ms,
-        last_caught_up_ms=NOW_MS - age_ms,
-    )
 
 
 def cluster(
@@ -199,7 +188,7 @@ def test_findings_stay_short_in_a_large_cluster() -> None:
     [
         ([replica(20)], "broker-not-registered/broker-20", "Restart broker 20: "),
         ([], "replicas-without-broker/broker-20", "Start broker 20: "),
-        ([replica(20, 5_001)], "replicas-without-broker/broker-20", "Start broker 20: "),
+        ([replica(20, NOW_MS - 5_001)], "replicas-without-broker/broker-20", "Start broker 20: "),
     ],
 )
 def test_a_broker_without_a_registration_runs_or_is_gone(
@@ -261,7 +250,7 @@ def test_a_broker_with_replicas_is_not_proposed_to_be_unregistered(
     [
         ({}, ["controller-could-vote/controller-4"]),
         ({"kraft_version": 0}, []),
-        ({"observers": [replica(4, 60_000)]}, ["ghost-controller/controller-4"]),
+        ({"observers": [replica(4, NOW_MS - 60_000)]}, ["ghost-controller/controller-4"]),
         ({"controllers": (1, 2, 3)}, ["observer-not-registered/node-4"]),
         ({"controllers": (1, 2, 3), "metadata_version": 14}, []),
         ({"controllers": (1, 2, 3), "brokers": {4: False}}, []),

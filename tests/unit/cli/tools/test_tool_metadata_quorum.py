@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from kit.fake_cluster import CLUSTER_ID, FakeCluster, quorum_response, replica_state, response_to
+from kit.replicas import NOW_MS, replica
 from kit.tool_runner import run_tool
 from quorate.console import CommandError
 from quorate.tools.metadata_quorum.text import endpoint_text, replication_text, status_json, status_text
@@ -16,25 +17,6 @@ from quorate_protocol.uuids import uuid_to_text
 
 DIRECTORIES = [uuid.UUID(int=number << 100) for number in (1, 2, 3)]
 FIRST, SECOND, THIRD = (uuid_to_text(directory_id) for directory_id in DIRECTORIES)
-NOW_MS = 1_700_000_000_000
-
-
-def replica(
-    node_id: int,
-    *,
-    directory_id: uuid.UUID | None = None,
-    end: int = 100,
-    fetched_ms: int | None = NOW_MS,
-    caught_up_ms: int | None = NOW_MS,
-) -> ReplicaDescription:
-    """A replica of the log."""
-    return ReplicaDescription(
-        node_id=node_id,
-        directory_id=directory_id,
-        log_end_offset=end,
-        last_fetch_ms=fetched_ms,
-        last_caught_up_ms=caught_up_ms,
-    )
 
 
 QUORUM = QuorumDescription(
@@ -45,7 +27,7 @@ QUORUM = QuorumDescription(
         replica(3000, directory_id=DIRECTORIES[0], end=90, fetched_ms=NOW_MS - 40, caught_up_ms=NOW_MS - 50),
         replica(3001, directory_id=DIRECTORIES[1]),
     ),
-    observers=(replica(0, end=-1, fetched_ms=None, caught_up_ms=None),),
+    observers=(replica(0, directory_id=None, end=-1, fetched_ms=None, caught_up_ms=None),),
     nodes={3000: (RaftVoterEndpoint(name="CONTROLLER", host="::1", port=9093),), 3001: ()},
 )
 
