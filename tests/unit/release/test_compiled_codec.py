@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kit.local_kubernetes.images import codec_options
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILES = (ROOT / "Dockerfile", ROOT / "docker" / "lake" / "Dockerfile")
@@ -77,24 +76,6 @@ def test_there_is_a_wheel_for_each_platform_of_a_release() -> None:
     assert "native" in jobs["images"]["needs"]
     assert taken["name"] == kept["name"]
     assert taken["path"] == kept["path"] == "dist/native"
-
-
-def test_images_of_this_machine_get_a_wheel_where_cargo_is(tmp_path: Path) -> None:
-    for name in ("expr", "nproc", "sed"):  # what the Makefile itself runs
-        (tmp_path / name).symlink_to(shutil.which(name) or "")
-    assert "maturin build" not in _dry_run("images", f"{tmp_path}")
-    (tmp_path / "cargo").write_text("#!/bin/sh\n")
-    (tmp_path / "cargo").chmod(0o755)
-    wheel, _, images = _dry_run("images", f"{tmp_path}").partition("publish.py build")
-    assert "maturin build" in wheel
-    assert images
-
-
-def test_a_tested_image_without_cargo_says_what_it_runs(tmp_path: Path) -> None:
-    said: list[str] = []
-    assert codec_options(tmp_path, {"PATH": f"{tmp_path}"}, said.append) == []
-    assert said == ["no cargo for Linux here: the image runs the codec in Python"]
-    assert not list(tmp_path.iterdir())
 
 
 def _dry_run(target: str, path: str) -> str:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_protocol.kafka.releases import RELEASES
 
 ROOT = Path(__file__).parents[3]
@@ -114,16 +113,6 @@ def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_pa
     assert not [call for call in calls if "--build-arg=NATIVE=required" in call]
 
 
-def test_brokers_are_published_in_each_release(programs: Path, tmp_path: Path) -> None:
-    code, calls, reported = publish(
-        programs, "images", "--only=quorate-broker", f"--directory={tmp_path / 'files'}"
-    )
-    assert code == 0, reported
-    built = [call for call in calls if call[1:3] == ["buildx", "build"]]
-    assert len(built) == len(RELEASES)
-    assert any(f"--build-arg=KAFKA_VERSION={KAFKA_VERSION}" in call for call in built)
-
-
 def test_the_chart_is_pushed_and_signed(programs: Path, tmp_path: Path) -> None:
     code, calls, reported = publish(programs, "chart", f"--directory={tmp_path}")
     assert code == 0, reported
@@ -178,18 +167,3 @@ def test_a_failure_is_reported_and_ends_it(
     assert code == 1
     assert problem in reported
     assert len(calls) <= 1
-
-
-def test_a_registry_in_capitals_is_refused(programs: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, ROOT / "tools" / "publish.py", "build", "--registry=registry.example.com/Kafka"],
-        env={"PATH": f"{programs}", "CALLS": f"{programs / 'calls'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 1
-    assert (
-        "--registry: 'registry.example.com/Kafka': must be a host and a path in small letters" in ran.stderr
-    )
-    assert not (programs / "calls").exists()
