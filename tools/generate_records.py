@@ -391,10 +391,7 @@ def render_api_keys(
     lines += ['"""Key, name, lowest, highest and first flexible version (None: none is), listeners."""']
     lines += ["", "VERSIONS_LACKED: Final[dict[str, dict[ApiKey, int | None]]] = {"]
     for release, highest in older.items():
-        lines += [
-            f'    "{release}": {{',
-            *(f"        {member[key]}: {version}," for key, version in highest.items()),
-        ]
+        lines += [f'    "{release}": {{', *(f"        {member[key]}: {one}," for key, one in highest.items())]
         lines.append("    },")
     lines += [
         "}",
@@ -402,7 +399,7 @@ def render_api_keys(
     ]
     versions = [(key, version) for key, schema in served.items() for version in versions_generated(schema)]
     lines += ["", "GENERATED_VERSIONS: Final = frozenset(", "    ("]
-    lines += [*(f"        ({member[key]}, {version})," for key, version in versions), "    )", ")"]
+    lines += [*(f"        ({member[key]}, {one})," for key, one in versions), "    )", ")"]
     lines.append(
         '"""Versions whose message classes are generated into this package, since kio lacks them."""'
     )
@@ -482,9 +479,7 @@ def generate(jars: Mapping[str, Path]) -> dict[Path, str]:
     """All generated files: path -> text. `jars`: directories by release."""
     if NEWEST_RELEASE not in jars:
         sys.exit(f"the jars of Kafka {NEWEST_RELEASE} are needed")
-    records = sorted(
-        load_jar_schemas(jars[NEWEST_RELEASE], "metadata"), key=lambda schema: int(schema["apiKey"])
-    )
+    records = sorted(load_jar_schemas(jars[NEWEST_RELEASE], "metadata"), key=lambda one: int(one["apiKey"]))
     messages = list(load_jar_schemas(jars[NEWEST_RELEASE], "message"))
     served = requests_of(messages)
     older: dict[str, Mapping[int, int | None]] = {}
