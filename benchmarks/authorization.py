@@ -172,7 +172,7 @@ def _acl(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationMeasurements:
-    """Of one implementation, each without an authorizer and with the ACLs."""
+    """Measurements of one implementation, each without an authorizer and with the ACLs."""
 
     create_p50_seconds: tuple[float, float]
     create_cpu_seconds: tuple[float, float]
@@ -182,7 +182,7 @@ class AuthorizationMeasurements:
 
 @dataclass(slots=True)
 class _Samples:
-    """Of one kind of request in one cluster."""
+    """Measurements of one kind of request in one cluster."""
 
     latencies: list[float] = field(default_factory=list)
     requests: int = 0

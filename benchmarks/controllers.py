@@ -161,7 +161,7 @@ def _failover(quorum: Quorum, topics: itertools.count[int]) -> Figures:
 WARM_UP_TOPICS: Final = 6_000
 """On 64 connections: the JVM compiles what runs often."""
 CREATE_REQUESTS: Final = {1: 400, 8: 2_000, 64: 8_000}
-"""By the number of connections."""
+"""Requests by the number of connections."""
 
 HEARTBEATS_FROM_ID: Final = 1_000
 HEARTBEAT_CONNECTIONS: Final = (64, 8)

@@ -39,7 +39,7 @@ Sample = tuple[float, float]
 """When a heartbeat was due (time.monotonic), and how long its response took from then on."""
 
 OBSERVER_ID: Final = 0x7A5A5A5A
-"""Stands for the id of an observer in the Fetch that all observers share until it is put in."""
+"""The placeholder of the observer id in the Fetch that all observers share."""
 OBSERVERS_FROM_ID: Final = 5_000
 FETCH_MAX_WAIT_MS: Final = 500
 FETCH_BYTES_MAX: Final = 1024 * 1024

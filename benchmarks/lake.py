@@ -1,4 +1,4 @@
-"""How fast the lake's data source reads, beside Kafka's DumpLogSegments on the same segments.
+"""Measures how fast the lake's data source reads, beside Kafka's DumpLogSegments on the same segments.
 
 Each measurement is a process of its own, `python -m benchmarks.lake DIR --cores 2`. It starts Spark, reads a small
 directory to warm up, then reads DIR and drops the rows; it prints the time of the query without the start. A job is
@@ -43,7 +43,7 @@ SECONDS_PER_YEAR: Final = 365 * 86_400
 NO_OPS_PER_SECOND: Final = 2
 """metadata.max.idle.interval.ms is 500."""
 CHANGES_PER_DAY: Final = 10_000
-"""Of one cluster, a guess on the high side: 10 rolls of 30 brokers with 100 partitions each would be 6,000."""
+"""Changes of a cluster per day, a high guess: 10 rolls of 30 brokers with 100 partitions each would be 6,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ class Run:
     seconds: float
     """From the start of the process to its end."""
     read_seconds: float
-    """Of the query alone; for DumpLogSegments the whole process."""
+    """The time of the query alone; for DumpLogSegments of the whole process."""
     cpu_seconds: float
-    """Of all processes, of the query alone; for DumpLogSegments of the whole process."""
+    """The processor time of all processes during the query; for DumpLogSegments of the whole process."""
     memory_bytes_max: int
-    """Of all processes together; pages that they share count once."""
+    """The maximum of all processes together; shared pages count once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ def measure_lake(
 
 
 def estimate(measured: LakeMeasurements) -> Estimate:
-    """From one core's rates: idle clusters write NoOpRecords, and changes are like those of the large log."""
+    """Estimates from one core's rates: idle clusters write NoOpRecords, changes are as in the large log."""
     no_ops = float(NO_OPS_PER_SECOND * SECONDS_PER_YEAR)
     changes = CHANGES_PER_DAY * 365.0
     no_op_seconds = measured.idle.cpu_seconds / measured.idle_records
@@ -221,7 +221,7 @@ def _wait(process: subprocess.Popen[str], watch: ProcessUsage) -> tuple[str, str
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    """Of a process and its children; of those that have just ended, nothing."""
+    """The processor time of a process and its children, without children that have just ended."""
     total = 0.0
     with suppress(psutil.Error):
         for each in (process, *process.children(recursive=True)):

@@ -57,14 +57,14 @@ CRDS: Final = Path(__file__).parents[1] / "crds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorMeasurements:
-    """Of one operator that has `clusters` of them; times are medians."""
+    """Figures of one operator with `clusters` clusters; times are medians."""
 
     clusters: int
     resident_bytes: int
     settle_seconds: float
     """From the operator's start until every cluster's status is written."""
     idle_requests_per_minute: float
-    """That end within the minute; watches last for five."""
+    """Requests that end within the minute; watches last for five."""
     first_step_seconds: float
     """From a change of a spec until the first thing that it asks for is there."""
 

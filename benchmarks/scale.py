@@ -40,7 +40,7 @@ LARGE_TOPIC_PARTITIONS: Final = 5_000
 FENCED_BROKER: Final = 7
 
 BOUND_SECONDS: Final = 120.0
-"""Of each phase but those below. A row that takes longer says so."""
+"""The bound of each phase but those below. A row that takes longer is marked."""
 CREATE_BOUND_SECONDS: Final = 900.0
 SNAPSHOT_BOUND_SECONDS: Final = 300.0
 QUIET_SECONDS: Final = 2.0
@@ -53,7 +53,7 @@ IDLE_SECONDS: Final = 10.0
 
 BROKER_COUNTS: Final = (10, 100, 1_000)
 HEARTBEATS_PER_SECOND: Final = 500
-"""Of all brokers together, whatever their number: that of 1,000 brokers with the default interval of 2 s."""
+"""The rate of all brokers together, whatever their number: that of 1,000 brokers with the default interval of 2 s."""
 HEARTBEAT_PHASE_SECONDS: Final = 10.0
 WARM_UP_SECONDS: Final = 3.0
 REGULAR_INTERVAL_SECONDS: Final = 2.0
@@ -205,7 +205,7 @@ class ScaleRun:
                 time.sleep(0.01)
 
     def _fence(self) -> None:
-        """From a broker's request to be fenced until all its partitions have changed, and that is committed."""
+        """The time from a broker's request to be fenced until the changes of all its partitions are committed."""
         before = describe_quorum(self._active_address())
         expected = (self._partitions + LARGE_TOPIC_PARTITIONS) * REPLICAS // BROKERS
         processor_before, started = self._quorum.all_processor_seconds(), time.monotonic()

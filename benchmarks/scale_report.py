@@ -78,7 +78,7 @@ MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
 )
 
 Results = dict[str, "Figures"]
-"""By name of the implementation."""
+"""Runs by name of the implementation."""
 
 
 def measure_scale(
@@ -130,7 +130,7 @@ def _measure(
 
 
 def exponent(values: dict[int, float]) -> float | None:
-    """How a figure grows: the slope of its logarithm over that of the partitions. None of fewer than two."""
+    """The growth of a figure: the slope of its logarithm over that of the partitions. None below two values."""
     points = [(math.log(size), math.log(value)) for size, value in values.items() if value > 0]
     if len(points) < 2:
         return None

@@ -71,7 +71,7 @@ _ASKED: Final[Mapping[int, str]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "DESCRIBE on each topic",
     ApiKey.DESCRIBE_CLUSTER: "ALTER on the cluster; DESCRIBE for the permitted operations",
 }
-"""Of the requests whose handlers ask."""
+"""The permissions that the handlers of requests check."""
 
 _ANSWERS: Final[Mapping[int, str]] = {
     ApiKey.CREATE_TOPICS: "control",

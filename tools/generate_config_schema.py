@@ -39,7 +39,7 @@ KINDS = {
 NAMED_KINDS = {"compression.gzip.level": "gzip_level", "share.auto.offset.reset": "share_offset_reset"}
 """Validators that Kafka wrote for one config, whose classes have no telling name."""
 UNCHECKED = {"ControllerQuorumBootstrapServersValidator", "ControllerQuorumVotersValidator"}
-"""Of configs that can't be altered."""
+"""Validators of configs that can't be altered."""
 
 
 def read_schema(jars: Path, java: str) -> dict[str, Any]:

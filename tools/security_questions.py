@@ -208,7 +208,7 @@ TOKENS: Final[Sequence[Question]] = (
     {"do": "renew", "by": _ALICE, "token": 0},
     {"do": "expire", "by": _ALICE, "token": 0, "period_ms": -5},
 )
-"""In this order; `token` is the number of the question that made it, and None a token that there never was."""
+"""Asked in this order; `token` is the number of the question that created it, None an unknown token."""
 
 
 @dataclass(slots=True)

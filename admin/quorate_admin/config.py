@@ -206,7 +206,7 @@ _PARSERS: Mapping[str, Callable[[str, str], object]] = {
     **dict.fromkeys(("socket.connection.setup.timeout.ms", "metadata.max.age.ms"), _LONG),
     "metadata.recovery.rebootstrap.trigger.ms": _LONG,
 }
-"""How the properties are parsed, besides those of security; each field has the name of its property."""
+"""The parsers of properties, without those of security; each field has the name of its property."""
 
 
 def _check_timeouts(fields: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ class ShellState:
     root: Node
     working_directory: str = "/"
     screen_width: int | None = None
-    """In characters; None without a terminal, where each name has a line of its own."""
+    """The width in characters; None without a terminal, where each name has a line of its own."""
     history: Sequence[str] = field(default_factory=list)
     """The lines that were entered."""
     is_done: bool = False
