@@ -18,8 +18,8 @@ REPORTS: Final = ROOT / "test-reports" / "compatibility"
 PAGE: Final = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- tools/compatibility.py -->\n", "<!-- end -->\n"
 HEAD: Final = """\
-Integration tests beside each release ([kit/compatibility.py](../tests/kit/compatibility.py) has their files), counted in
-runs of {day}:
+Integration tests beside each release ([kit/compatibility.py](../tests/kit/compatibility.py) has their files), counted
+in runs of {day}:
 
 """
 

@@ -57,7 +57,7 @@ def _misrouted(facts: Examination, node_id: int, address: str, commands: Command
         severity=Severity.WARNING,
         code=Code.ADDRESS_LEADS_ELSEWHERE,
         message=f"The address of {kind} {node_id} leads to another node",
-        evidence=f"Seen from here, who answers at {address} is not {kind} {node_id} of this cluster.",
+        evidence=f"The node that answers at {address} is not {kind} {node_id} of this cluster.",
         advice="Correct the DNS record, Service or proxy behind that address; restart nothing.",
         commands=(commands.doctor(),),
         node_kind=kind,
