@@ -5,16 +5,18 @@ facts = Examination(quorum=..., features=..., ...)      # gathered by `quorate_a
 for finding in diagnose(facts).findings: ...
 """
 
-from quorate_admin.diagnosis.commands import (
-    Commands as Commands,
-)
+from quorate_admin.diagnosis.commands import Commands as Commands
 from quorate_admin.diagnosis.facts import (
     Blocker as Blocker,
     Examination as Examination,
     FeatureOutlook as FeatureOutlook,
     NodeKind as NodeKind,
+    PartitionFacts as PartitionFacts,
+    PartitionTally as PartitionTally,
     RegisteredNode as RegisteredNode,
     Subject as Subject,
+    TroubledPartitions as TroubledPartitions,
+    partitions_of_image as partitions_of_image,
 )
 from quorate_admin.diagnosis.features import (
     Probe as Probe,
@@ -43,27 +45,10 @@ from quorate_admin.diagnosis.quorum_search import (
     QuorumSearch as QuorumSearch,
     majority as majority,
 )
-from quorate_admin.diagnosis.quorum import (
-    find_in_observers,
-)
-from quorate_admin.diagnosis.facts import (
-    PartitionFacts as PartitionFacts,
-    PartitionTally as PartitionTally,
-    TroubledPartitions as TroubledPartitions,
-    partitions_of_image as partitions_of_image,
-)
-from quorate_admin.diagnosis.partitions import (
-    find_in_partitions,
-)
-from quorate_admin.diagnosis.quorum import (
-    find_in_quorum,
-)
-from quorate_admin.diagnosis.registrations import (
-    find_in_registrations,
-)
-from quorate_admin.diagnosis.coverage import (
-    find_unexamined,
-)
+from quorate_admin.diagnosis.coverage import find_unexamined
+from quorate_admin.diagnosis.partitions import find_in_partitions
+from quorate_admin.diagnosis.quorum import find_in_observers, find_in_quorum
+from quorate_admin.diagnosis.registrations import find_in_registrations
 
 
 def diagnose(facts: Examination, commands: Commands | None = None) -> Diagnosis:

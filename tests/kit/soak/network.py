@@ -192,8 +192,3 @@ class SmallDisk:
     def free(self) -> None:
         """Give back what was filled."""
         self._filler.unlink(missing_ok=True)
-
-    def used_share(self) -> float:
-        """How full it is, from 0 to 1."""
-        status = os.statvfs(self.path)
-        return 1 - status.f_bavail / status.f_blocks
