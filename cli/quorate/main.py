@@ -37,7 +37,7 @@ PARTS = {
     "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
     "doctor": Part(f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades."),
     "export": Part("quorate.export_command", "Print topics and users of a cluster as manifests."),
-    "features": Part(f"{TOOLS}.features.command", "Describe, upgrade and downgrade feature levels."),
+    "features": Part(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
     "lake": Part("quorate.lake_command", "Keep the metadata history of clusters as tables, on Spark."),
     "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
     "metadata-quorum": Part(

@@ -25,14 +25,16 @@ from quorate_operator.runtime.local.status import ClusterStatus, idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
 from quorate.console import Output, flag, option, parse_duration_s, print_json, report_failures, write
-from quorate.play import logs as node_logs
 from quorate.play.display import (
     Progress,
     command_line,
     console_for,
+    follow_logs,
     next_lines,
+    print_logs,
     show_next,
     show_status,
+    tail,
 )
 
 QUICKSTART = Path(__file__).with_name("quickstart.yaml")
@@ -169,7 +171,7 @@ def logs(
             for node in layout.desired.nodes
             if wanted in (None, node.node_id)
         }
-        show = node_logs.follow if follow else node_logs.print_tail
+        show = follow_logs if follow else print_logs
         with suppress(KeyboardInterrupt):  # how following ends
             show(selected, lines, write)
 
@@ -416,7 +418,7 @@ def _selecting(directory: PlayDirectory) -> list[str]:
 
 
 def _with_log(text: str, log: Path) -> str:
-    last = "\n".join(f"  {line}" for line in node_logs.tail(log, 8))
+    last = "\n".join(f"  {line}" for line in tail(log, 8))
     return f"{text}; the end of {log}:\n{last}" if last else f"{text}; {log} is empty"
 
 

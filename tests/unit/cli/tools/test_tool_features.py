@@ -3,7 +3,7 @@
 import pytest
 from kit.fake_cluster import FakeCluster, response_to
 from kit.tool_runner import run_tool
-from quorate.tools.features.text import description_json, description_text, update_json, update_text
+from quorate.tools.features import description_json, description_text, update_json, update_text
 from quorate_admin.errors import ServerError
 from quorate_admin.types.cluster import FeatureDescription
 from quorate_protocol.errors import ErrorCode
