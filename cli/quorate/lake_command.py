@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark_quorate.tables.contract import Table
 
 SHOWN_ROWS = 100
-MOMENT_HELP = "A time (UTC) such as 2026-01-31T12:00:00, or an offset, before whose record it is."
+MOMENT_HELP = "A time (UTC) such as 2026-01-31T12:00:00, or an offset: the state before its record."
 
 app = typer.Typer(
     add_completion=False,
@@ -237,12 +237,12 @@ def diff(
     where: LakeArgument,
     before: Annotated[str, typer.Argument(metavar="BEFORE", help=MOMENT_HELP)],
     after: Annotated[
-        str | None, typer.Argument(metavar="[AFTER]", help="A later one. Default: the end of the history.")
+        str | None, typer.Argument(metavar="[AFTER]", help="A later time or offset (default: the end of the history).")
     ] = None,
     cluster_id: Annotated[str | None, option(None, "The cluster. Default: the only one of the lake.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print what changed in a cluster's metadata between two moments. Needs no Java.
+    """Print what changed in a cluster's metadata between two times or offsets. Needs no Java.
 
     Names are those of the metadata shell. Secrets are not in a lake, so that their changes are not shown.
     """

@@ -84,8 +84,8 @@ def metadata_shell(
     at: Annotated[
         str | None,
         option(
-            "MOMENT",
-            "With --lake: a time (UTC) such as 2026-01-31T12:00:00, or an offset, before whose record it is.",
+            "TIME",
+            "With --lake: a time (UTC) such as 2026-01-31T12:00:00, or an offset: the state before its record.",
         ),
     ] = None,
     cluster_id: Annotated[

@@ -31,7 +31,7 @@ def parse_moment(text: str) -> "Moment":
         time = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is no moment; write a time such as 2026-01-31 or 2026-01-31T12:00:00Z (UTC), or an offset"
+            f"{text!r} is neither a time, such as 2026-01-31 or 2026-01-31T12:00:00Z (UTC), nor an offset"
         ) from None
     zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return Moment(time_us=round(zoned.timestamp() * 1_000_000))
