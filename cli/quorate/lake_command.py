@@ -47,7 +47,7 @@ LakeArgument = Annotated[str, typer.Argument(metavar="LAKE", help="Directory of 
 ToOption = Annotated[str, option("LAKE", "Directory of the lake.", names=("--to",))]
 MasterOption = Annotated[
     str | None,
-    option(None, "Spark's master. Default: local[*], or that of spark-submit.", names=("--master",)),
+    option(None, "Spark's master (default: local[*], or that of spark-submit).", names=("--master",)),
 ]
 ConfOption = Annotated[
     list[str] | None,
@@ -55,10 +55,10 @@ ConfOption = Annotated[
 ]
 FormatOption = Annotated[
     str | None,
-    option("parquet|delta", "Format of a new lake. Default: parquet.", names=("--format",)),
+    option("parquet|delta", "Format of a new lake (default: parquet).", names=("--format",)),
 ]
 TablesOption = Annotated[
-    str | None, option("A,B", "Build only these tables. Default: all.", names=("--tables",))
+    str | None, option("A,B", "Build only these tables (default: all).", names=("--tables",))
 ]
 OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
@@ -193,11 +193,11 @@ def compact(
 def show(
     where: LakeArgument,
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="TABLE…", help="Default: list the tables.")
+        list[str] | None, typer.Argument(metavar="TABLE…", help="The tables (default: list them).")
     ] = None,
-    cluster_id: Annotated[str | None, option(None, "Only this cluster. Default: all.")] = None,
+    cluster_id: Annotated[str | None, option(None, "Only this cluster (default: all).")] = None,
     limit: Annotated[
-        int | None, option(None, "Rows per table. Default: 100, or all for JSON.", min=1)
+        int | None, option(None, "Rows per table (default: 100, or all for JSON).", min=1)
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -237,9 +237,11 @@ def diff(
     where: LakeArgument,
     before: Annotated[str, typer.Argument(metavar="BEFORE", help=MOMENT_HELP)],
     after: Annotated[
-        str | None, typer.Argument(metavar="[AFTER]", help="A later time or offset (default: the end of the history).")
+        str | None, typer.Argument(metavar="[AFTER]", help="A later one (default: the end of the history).")
     ] = None,
-    cluster_id: Annotated[str | None, option(None, "The cluster. Default: the only one of the lake.")] = None,
+    cluster_id: Annotated[
+        str | None, option(None, "The cluster (default: the only one of the lake).")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print what changed in a cluster's metadata between two times or offsets. Needs no Java.
@@ -267,7 +269,7 @@ def report(
     where: LakeArgument,
     to: Annotated[Path, option("FILE", "The HTML file to write.")],
     cluster_id: Annotated[
-        str | None, option(None, "Only this cluster. Default: all.", names=("--cluster", "--cluster-id"))
+        str | None, option(None, "Only this cluster (default: all).", names=("--cluster", "--cluster-id"))
     ] = None,
     since: Annotated[datetime | None, option(None, "UTC: 2026-01-31 or 2026-01-31T12:00:00.")] = None,
     until: Annotated[datetime | None, option(None, "UTC, exclusive.")] = None,

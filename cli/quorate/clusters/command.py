@@ -61,9 +61,11 @@ class ClustersCommand(LocalToolCommand):
 
     def shared_options(self) -> Iterator[TyperOption]:
         """`--namespace`, `--context`, `--kubeconfig`."""
-        yield remembered_option(("--namespace", "-n"), "NAMESPACE", "Default: that of the context.")
+        yield remembered_option(
+            ("--namespace", "-n"), "NAMESPACE", "The namespace (default: that of the context)."
+        )
         yield remembered_option(("--context",), "NAME", "The context of the kubeconfig to use.")
-        text = "Default: $KUBECONFIG or ~/.kube/config."
+        text = "The kubeconfig (default: $KUBECONFIG or ~/.kube/config)."
         yield remembered_option(("--kubeconfig",), "FILE", text, type=TyperPath(path_type=Path))
 
 
@@ -186,7 +188,8 @@ def rebalance(
         str | None, option("ID,ID,…", "Move replicas away from these brokers alone.")
     ] = None,
     throttle: Annotated[
-        str | None, option("BYTES", "Per second and broker: 50Mi. Default: what the KafkaRebalance has.")
+        str | None,
+        option("BYTES", "Bytes per second and broker, such as 50Mi (default: that of the KafkaRebalance)."),
     ] = None,
     wait: Annotated[bool, flag("--wait", "Wait until it is done.")] = False,
     timeout: Annotated[
