@@ -191,7 +191,7 @@ def output_parameter() -> TyperOption:
     return remembered_option(
         ("--output", "-o"),
         "table|json",
-        "Kafka's text, or JSON. [default: table]",
+        "Kafka's text, or JSON (default: table).",
         type=_output,
         autocompletion=_outputs_beginning_with,
     )

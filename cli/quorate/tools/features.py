@@ -67,7 +67,7 @@ def features() -> None:
 def describe(
     context: typer.Context,
     *,
-    node_id: Annotated[int | None, id_option("The node to ask. [default: any]")] = None,
+    node_id: Annotated[int | None, id_option("The node to ask (default: any).")] = None,
 ) -> None:
     """Show the supported levels of a node and the finalized levels of the cluster."""
     found = run(lambda admin: admin.describe_features(node_id=node_id), context)

@@ -25,6 +25,15 @@ async def test_every_tool_has_a_help_with_its_options(part: str) -> None:
     assert "--bootstrap-" in ran.stdout
 
 
+async def test_help_shows_defaults() -> None:
+    """Rich takes what is in brackets for markup."""
+    ran = await run_tool("topics", "--help")
+    text = " ".join(ran.stdout.replace("│", " ").split())
+    assert "(default: that of the cluster)" in text
+    assert "(default: 2000)" in text
+    assert "(default: table)" in text
+
+
 async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
     """Lines written for either habit of Kafka's tools work."""
     async with FakeCluster() as cluster:

@@ -250,19 +250,19 @@ def acls(
         ),
     ] = "literal",
     operation: Annotated[
-        Names, option("OPERATION", f"One of {', '.join(OPERATION_NAMES)}. [default: All]", _PERMISSIONS)
+        Names, option("OPERATION", f"One of {', '.join(OPERATION_NAMES)} (default: All).", _PERMISSIONS)
     ] = None,
     allow_principal: Annotated[
         Names, option("TYPE:NAME", "A principal to allow, for instance User:alice.", _PERMISSIONS)
     ] = None,
     allow_host: Annotated[
-        Names, option("ADDRESS", f"A host {_OR_BLOCK} to allow. [default: *]", _PERMISSIONS)
+        Names, option("ADDRESS", f"A host {_OR_BLOCK} to allow (default: *).", _PERMISSIONS)
     ] = None,
     deny_principal: Annotated[
         Names, option("TYPE:NAME", "A principal to deny; denying takes precedence.", _PERMISSIONS)
     ] = None,
     deny_host: Annotated[
-        Names, option("ADDRESS", f"A host {_OR_BLOCK} to deny. [default: *]", _PERMISSIONS)
+        Names, option("ADDRESS", f"A host {_OR_BLOCK} to deny (default: *).", _PERMISSIONS)
     ] = None,
     producer: Annotated[
         bool, flag("--producer", "The ACLs of a producer: Write, Describe, Create on topics.", _PERMISSIONS)

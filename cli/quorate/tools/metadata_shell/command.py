@@ -89,7 +89,7 @@ def metadata_shell(
         ),
     ] = None,
     cluster_id: Annotated[
-        str | None, option(None, "With --lake: the cluster. [default: the only one of the lake]")
+        str | None, option(None, "With --lake: the cluster (default: the only one of the lake).")
     ] = None,
 ) -> None:
     """Browse a cluster's metadata as a tree of directories and files.

@@ -220,7 +220,7 @@ def topics(
         ),
     ] = None,
     replication_factor: Annotated[
-        int | None, option("N", "Replicas of each partition. [default: that of the cluster]")
+        int | None, option("N", "Replicas of each partition (default: that of the cluster).")
     ] = None,
     replica_assignment: Annotated[
         str | None,
@@ -229,7 +229,7 @@ def topics(
         ),
     ] = None,
     partition_size_limit_per_response: Annotated[
-        int | None, option("N", "Partitions per request. [default: 2000]", max=INT32_MAX)
+        int | None, option("N", "Partitions per request (default: 2000).", max=INT32_MAX)
     ] = None,
 ) -> None:
     """Create, delete, describe, or change topics.
