@@ -22,8 +22,8 @@ from quorate_admin.diagnosis import (
     Examination,
     FeatureOutlook,
     LeaderView,
+    LevelProbe,
     NodeKind,
-    Probe,
     QuorumSearch,
     RegisteredNode,
     Subject,
@@ -302,14 +302,14 @@ async def _confirmed(admin: AdminClient, outlook: FeatureOutlook) -> FeatureOutl
     """The outlook, after the active controller validated its highest level."""
     if outlook.reachable <= outlook.finalized:
         return outlook
-    refusal = await _refusal(admin, Probe(feature=outlook.feature, level=outlook.reachable))
+    refusal = await _refusal(admin, LevelProbe(feature=outlook.feature, level=outlook.reachable))
     if refusal is None:
         return outlook
     return replace(outlook, reachable=outlook.finalized, obstacle=outlook.obstacle or refusal)
 
 
 async def _probed(
-    admin: AdminClient, probing: Generator[Probe, str | None, FeatureOutlook]
+    admin: AdminClient, probing: Generator[LevelProbe, str | None, FeatureOutlook]
 ) -> FeatureOutlook:
     response: str | None = None
     try:
@@ -322,7 +322,7 @@ async def _probed(
         return outlook
 
 
-async def _refusal(admin: AdminClient, probe: Probe) -> str | None:
+async def _refusal(admin: AdminClient, probe: LevelProbe) -> str | None:
     """The reason why a level would be refused; None if it would be accepted. Raises AdminError if unknown."""
     try:
         await admin.update_features(

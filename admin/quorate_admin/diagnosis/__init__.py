@@ -19,7 +19,7 @@ from quorate_admin.diagnosis.facts import (
     partitions_of_image as partitions_of_image,
 )
 from quorate_admin.diagnosis.features import (
-    Probe as Probe,
+    LevelProbe as LevelProbe,
     parse_refusal as parse_refusal,
     probe_outlook as probe_outlook,
     registered_outlooks as registered_outlooks,

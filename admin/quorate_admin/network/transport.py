@@ -30,12 +30,12 @@ from quorate_admin.errors import (
 )
 from quorate_admin.network.connection import Connection, Identity
 from quorate_admin.network.routing import (
-    Ask,
+    DestinationRole,
     Discover,
     Misrouted,
     Refuse,
-    Role,
     Routing,
+    Send,
     Target,
     To,
     Wait,
@@ -143,7 +143,7 @@ class Transport:
                 connection = await self._connection_to(target, attempt)
                 response = await ask(connection, self._limit_ms(attempt))
             except UnsupportedByServerError as error:
-                if to.role is not Role.READER or not self._config.is_to_controllers:
+                if to.role is not DestinationRole.READER or not self._config.is_to_controllers:
                     raise
                 attempt.lacking.add(target.address)
                 attempt.reasons[str(target.address)] = str(error)
@@ -224,7 +224,7 @@ class Transport:
         while True:
             step = self.routing.next_step(to, self._now_ms(), self._load, attempt.lacking)
             match step:
-                case Ask(target=target):
+                case Send(target=target):
                     return target
                 case Discover():
                     async with self._discovering:

@@ -26,7 +26,7 @@ from quorate_operator.runtime.local.supervisor import Snapshot
 
 from quorate.console import Output, flag, option, parse_duration_s, print_json, report_failures, write
 from quorate.play.display import (
-    Progress,
+    ProgressDisplay,
     command_line,
     console_for,
     follow_logs,
@@ -102,7 +102,7 @@ def play(
     with _report_failures():
         manifest, source = play_session.read_manifests(file or [QUICKSTART])
         name = load_manifests(manifest, source).controllers.metadata.name
-        progress = Progress(console_for(sys.stderr))
+        progress = ProgressDisplay(console_for(sys.stderr))
         found = play_session.directory_of(name, directory)
         progress.note(f"Starting cluster {name} in {found.path}")
         try:
@@ -142,7 +142,7 @@ def stop(context: typer.Context, file: FileOption = None, directory: DirOption =
     with _report_failures():
         found = _find(context, file, directory)
         try:
-            asyncio.run(_stop(found, Progress(console_for(sys.stderr))))
+            asyncio.run(_stop(found, ProgressDisplay(console_for(sys.stderr))))
             write("Stopped.\n")
         except NotRunningError:
             console_for(sys.stderr).print(f"The cluster in {found.path} is not running.", highlight=False)
@@ -212,7 +212,7 @@ async def _supervise(layout: Layout) -> None:
     await play_session.supervise(layout, play_session.supervisor_of(layout, os.environ))
 
 
-async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
+async def _in_foreground(layout: Layout, progress: ProgressDisplay, wait_s: float, output: Output) -> None:
     supervisor = play_session.supervisor_of(layout, os.environ)
     running = asyncio.create_task(play_session.supervise(layout, supervisor))
     failure: PlayError | StepError | None = None
@@ -245,7 +245,7 @@ async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, outp
     progress.note(f"Stopped. Data is kept in {layout.directory.path}.")
 
 
-async def _detached(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
+async def _detached(layout: Layout, progress: ProgressDisplay, wait_s: float, output: Output) -> None:
     directory = layout.directory
     deadline = asyncio.get_running_loop().time() + wait_s
     play_session.supervise_detached(layout)
@@ -273,7 +273,7 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
 
 
 async def _apply_to_running(
-    request: play_session.Request, progress: Progress, wait_s: float, output: Output
+    request: play_session.Request, progress: ProgressDisplay, wait_s: float, output: Output
 ) -> None:
     """Send the manifest to the supervisor of the running cluster, and wait until it is applied."""
     directory = request.directory
@@ -333,13 +333,16 @@ def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> s
     )
 
 
-def _warn(progress: Progress, notes: Sequence[str]) -> None:
+def _warn(progress: ProgressDisplay, notes: Sequence[str]) -> None:
     for note in notes:
         progress.warn(note)
 
 
 async def _until_ready(
-    snapshot_since: Callable[[int], Awaitable[Snapshot]], layout: Layout, progress: Progress, wait_s: float
+    snapshot_since: Callable[[int], Awaitable[Snapshot]],
+    layout: Layout,
+    progress: ProgressDisplay,
+    wait_s: float,
 ) -> Snapshot | None:
     """Returns the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
     loop = asyncio.get_running_loop()
@@ -367,7 +370,7 @@ async def _until_ready(
         await asyncio.sleep(SHOW_EVERY_S)
 
 
-async def _stop(directory: PlayDirectory, progress: Progress) -> None:
+async def _stop(directory: PlayDirectory, progress: ProgressDisplay) -> None:
     snapshot = await play_session.ask_snapshot(directory)
     progress.seen = max((event.sequence for event in snapshot.events), default=0)
     await play_session.ask_stop(directory)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, Self, TextIO
 
 from quorate_operator.planning.cluster import NodeState
 from quorate_operator.runtime.local.status import ClusterStatus
@@ -38,7 +38,7 @@ def console_for(stream: TextIO) -> Console:
     return Console(file=stream, width=None if stream.isatty() else WIDTH_OF_FILES)
 
 
-class Progress:
+class ProgressDisplay:
     """Shows the progress of a cluster: a live table on a terminal, else a line for each event."""
 
     def __init__(self, console: Console) -> None:
@@ -48,7 +48,7 @@ class Progress:
         self.seen = 0
         """The sequence number of the last event that was shown."""
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=8, transient=True)
             self._live.start()

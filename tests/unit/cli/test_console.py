@@ -7,7 +7,7 @@ import typer
 from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from kit.tool_runner import run_tool
 from quorate.console import CommandError, report_failures, table_text, warn
-from quorate.main import PARTS, TOOLS
+from quorate.main import COMMANDS, TOOLS
 from quorate_admin.errors import ServerError, UnreachableError
 from quorate_protocol.errors import ErrorCode
 
@@ -15,7 +15,7 @@ CLUSTER_ID_LINE = f"Cluster ID: {CLUSTER_ID}\n"
 
 
 @pytest.mark.parametrize(
-    "part", sorted(name for name, part in PARTS.items() if part.module.startswith(TOOLS))
+    "part", sorted(name for name, part in COMMANDS.items() if part.module.startswith(TOOLS))
 )
 async def test_every_tool_has_a_help_with_its_options(part: str) -> None:
     ran = await run_tool(part, "--help")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from quorate.console import parse_duration_s
-from quorate.main import PARTS, app
+from quorate.main import COMMANDS, app
 from quorate.play import command as play
 from quorate_operator.runtime.local.directory import PlayDirectory
 from typer.testing import CliRunner
@@ -53,10 +53,10 @@ def test_help_names_every_part_and_loads_none() -> None:
     loaded, _, count = ran.stderr.rpartition(" ")
     assert loaded == "[]"
     assert int(count) < MODULES_MAX
-    assert [part for part in PARTS if part not in ran.stdout] == []
+    assert [part for part in COMMANDS if part not in ran.stdout] == []
 
 
-@pytest.mark.parametrize("part", sorted(PARTS))
+@pytest.mark.parametrize("part", sorted(COMMANDS))
 def test_every_part_can_be_called(part: str) -> None:
     ran = runner.invoke(app, [part, "--help"], prog_name="quorate")
     assert ran.exit_code == 0

@@ -52,7 +52,7 @@ def open_history(location: str, cluster_id: str | None) -> "Playback":
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """Two moments of a history."""
 
     before: "Moment"
@@ -68,7 +68,7 @@ class Changes:
     differences: Sequence["Difference"]
 
 
-def parse_span(before: str, after: str | None) -> Span:
+def parse_span(before: str, after: str | None) -> TimeSpan:
     """Parse two moments. Without the second one, the span ends with the history.
 
     Raises:
@@ -76,7 +76,7 @@ def parse_span(before: str, after: str | None) -> Span:
     """
     from pyspark_quorate.past.image import Moment
 
-    span = Span(parse_moment(before), Moment() if after is None else parse_moment(after))
+    span = TimeSpan(parse_moment(before), Moment() if after is None else parse_moment(after))
     for old, new in (
         (span.before.offset, span.after.offset),
         (span.before.time_us, span.after.time_us),
@@ -86,7 +86,7 @@ def parse_span(before: str, after: str | None) -> Span:
     return span
 
 
-def find_difference(location: str, cluster_id: str | None, span: Span) -> Changes:
+def find_difference(location: str, cluster_id: str | None, span: TimeSpan) -> Changes:
     """Find what changed in a cluster between two moments. Prints warnings about what is uncertain.
 
     Raises:

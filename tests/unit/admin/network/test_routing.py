@@ -3,7 +3,7 @@
 from random import Random
 
 from quorate_admin.config import Address, AdminConfig
-from quorate_admin.network.routing import Ask, Discover, Misrouted, Routing, Target, To, Wait
+from quorate_admin.network.routing import Discover, Misrouted, Routing, Send, Target, To, Wait
 
 FRONT, ONE, TWO, THREE = (Address(host, 9092) for host in ("front", "one", "two", "three"))
 NODES = {1: ONE, 2: TWO, 3: THREE}
@@ -36,7 +36,7 @@ def test_it_begins_with_a_look_at_the_bootstrap_address_and_no_identity() -> Non
     assert fresh.next_step(To.ANY, 0, unconnected) == Discover(target=Target(address=FRONT))
     learn(fresh)
     wanted = Target(address=ONE, node_id=1, cluster_id="c", is_checked=True)
-    assert fresh.next_step(To.CONTROLLER, 0, unconnected) == Ask(target=wanted)
+    assert fresh.next_step(To.CONTROLLER, 0, unconnected) == Send(target=wanted)
 
 
 def test_without_news_for_the_triggers_time_it_begins_again() -> None:
@@ -92,7 +92,7 @@ def test_the_least_loaded_connection_is_used() -> None:
     loads = {TWO: 3, THREE: 1}
     for load, expected in ((loads.get, 3), (unconnected, 1)):
         step = loaded.next_step(To.ANY, 0, load)
-        assert isinstance(step, Ask)
+        assert isinstance(step, Send)
         assert step.target.node_id == expected
 
 
