@@ -221,9 +221,9 @@ class _Search:
             if not place.choices:
                 way.pop()
                 continue
-            operation, responses, pending, state = place.choices.pop()
-            if (responses, pending, state) not in self._seen:
-                way.append(self._place(responses, pending, state, operation))
+            operation, completed, pending, state = place.choices.pop()
+            if (completed, pending, state) not in self._seen:
+                way.append(self._place(completed, pending, state, operation))
         return None
 
     def _place(self, completed: int, pending: int, state: Hashable, operation: Operation | None) -> _Place:

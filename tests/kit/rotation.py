@@ -13,7 +13,7 @@ from typing import Final
 
 from kit.java.tls import Certificates, signed
 from kit.ledger import Worker
-from kit.waiting import HANG_S, LOOK_EVERY_S
+from kit.waiting import HANG_S, UNTIL_EVERY_S
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError
 from quorate_admin.security.config import SecurityConfig
@@ -226,6 +226,6 @@ class BrokerRequests(AdminRequests):
             if error.error_code is not ErrorCode.unknown_topic_or_partition or waited_s > HANG_S:
                 raise error
             is_late = True
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(UNTIL_EVERY_S)
         if is_late:
             self.unknown_s.append(time.monotonic() - acknowledged_at)
