@@ -8,11 +8,14 @@ could not be examined is in `Examination.unexamined`, with the reason.
 """
 
 import asyncio
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from quorate_protocol.image import BrokerRegistration, ControllerRegistration, MetadataImage
+from quorate_protocol.image.views import MIN_INSYNC_REPLICAS
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.client import AdminClient
@@ -24,6 +27,8 @@ from quorate_admin.diagnosis import (
     LeaderView,
     LevelProbe,
     NodeKind,
+    PartitionFacts,
+    PartitionTally,
     QuorumSearch,
     RegisteredNode,
     Subject,
@@ -34,7 +39,6 @@ from quorate_admin.diagnosis import (
 )
 from quorate_admin.errors import AdminError, ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.leadership import find_leader
-from quorate_admin.partition_examination import PartitionsExamined, examine_partitions
 from quorate_admin.types.cluster import (
     ClusterDescription,
     FeatureDescription,
@@ -42,9 +46,12 @@ from quorate_admin.types.cluster import (
     NodeApiVersions,
     QuorumDescription,
 )
+from quorate_admin.types.configs import ConfigResource
+from quorate_admin.types.topics import PartitionDescription, TopicDescription
 
 if TYPE_CHECKING:
     from quorate_admin.metadata_log import LiveImage
+
 
 TIMEOUT_MS = 10_000
 """The timeout of requests to the whole cluster, which no node answers while there is no leader."""
@@ -53,10 +60,44 @@ LEADER_TIMEOUT_MS = 5_000
 NODE_TIMEOUT_MS = 3_000
 """The timeout of requests to a single node, which may be down."""
 NODES_NAMED_MAX = 10
+TOPICS_PER_REQUEST = 500
+PARTITIONS_TIMEOUT_MS = 30_000
+"""The time after which the remaining topics are left out."""
+TOPICS_TIMEOUT_MS = 10_000
+"""The timeout of requests for descriptions of topics."""
 _STATIC_MIN_ISR = (
     "No dynamic config has min.insync.replicas of their topics. It may be in the brokers' files, which controllers "
     "do not have."
 )
+
+
+class ExaminedPartitions:
+    """The partitions that were counted, and the reasons why others, or their configs, were not."""
+
+    def __init__(self, registered: Collection[int]) -> None:
+        self._tally = PartitionTally(registered)
+        self.problem: str | None = None
+        """Why not all partitions were counted."""
+        self.min_isr_problem: str | None = None
+        """Why `min.insync.replicas` of some topics is unknown."""
+
+    @property
+    def facts(self) -> PartitionFacts:
+        """What was counted."""
+        return self._tally.facts()
+
+    def add(self, topic: TopicDescription, min_isr: int | None) -> None:
+        """Count the partitions of a topic."""
+        self._tally.add_topic()
+        for partition in topic.partitions:
+            self._tally.add(
+                topic.name,
+                partition.partition,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                has_leader=partition.leader is not None,
+                min_isr=min_isr,
+            )
 
 
 async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
@@ -155,7 +196,7 @@ def _with_log(facts: Examination, log: "LiveImage | AdminError") -> Examination:
     )
 
 
-def _with_partitions(facts: Examination, described: PartitionsExamined) -> Examination:
+def _with_partitions(facts: Examination, described: ExaminedPartitions) -> Examination:
     """Add what brokers describe."""
     partitions = described.facts
     unexamined = {Subject.REGISTRATIONS: "brokers do not return registrations of controllers"}
@@ -250,12 +291,12 @@ async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _NodeRe
 
 async def _describe_partitions(
     admin: AdminClient, config: AdminConfig, cluster: ClusterDescription
-) -> PartitionsExamined:
+) -> ExaminedPartitions:
     """What brokers describe; nothing with bootstrap controllers, which have the log."""
     registered = frozenset(node.node_id for node in cluster.nodes)
     if config.is_to_controllers:
-        return PartitionsExamined(registered)
-    return await examine_partitions(admin, registered)
+        return ExaminedPartitions(registered)
+    return await _examine_partitions(admin, registered)
 
 
 async def _read_log(config: AdminConfig) -> "LiveImage | AdminError | None":
@@ -393,3 +434,67 @@ def _registered(
         features=dict(registration.supported_features),
         fenced=fenced,
     )
+
+
+async def _examine_partitions(admin: AdminClient, registered: Collection[int]) -> ExaminedPartitions:
+    """Count the partitions that brokers describe to this client. `registered` are the ids of all brokers.
+
+    Topics that the client may not describe are not listed to it. Errors are in the result.
+    """
+    examined = ExaminedPartitions(registered)
+    ends_at = time.monotonic() + PARTITIONS_TIMEOUT_MS / 1000
+
+    def left_ms() -> int:
+        return min(TOPICS_TIMEOUT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
+
+    try:
+        async with asyncio.timeout(PARTITIONS_TIMEOUT_MS / 1000):
+            names = sorted(await admin.list_topics(list_internal=True, timeout_ms=left_ms()))
+            for at in range(0, len(names), TOPICS_PER_REQUEST):
+                await _examine_topics(admin, names[at : at + TOPICS_PER_REQUEST], examined, left_ms())
+    except AdminError as error:
+        examined.problem = str(error)
+    except TimeoutError:
+        examined.problem = f"the brokers did not describe the other topics in {PARTITIONS_TIMEOUT_MS} ms"
+    return examined
+
+
+async def _examine_topics(
+    admin: AdminClient, names: Sequence[str], examined: ExaminedPartitions, timeout_ms: int
+) -> None:
+    described = await admin.describe_topics(names, timeout_ms=timeout_ms)
+    for error in described.errors.values():
+        if error.error_code is not ErrorCode.unknown_topic_or_partition:  # deleted since it was listed
+            examined.problem = str(error)
+    lacking = [
+        topic.name for topic in described.values.values() if any(map(_lacks_replicas, topic.partitions))
+    ]
+    min_isr = await _min_isr(admin, lacking, examined, timeout_ms) if lacking else {}
+    for topic in described.values.values():
+        examined.add(topic, min_isr.get(topic.name))
+
+
+def _lacks_replicas(partition: PartitionDescription) -> bool:
+    return partition.leader is not None and len(partition.isr) < len(partition.replicas)
+
+
+async def _min_isr(
+    admin: AdminClient, names: Sequence[str], examined: ExaminedPartitions, timeout_ms: int
+) -> Mapping[str, int]:
+    """`min.insync.replicas` by topic, of those that brokers return."""
+    resources = {name: ConfigResource(ConfigResourceType.TOPIC, name) for name in names}
+    try:
+        configs = await admin.describe_configs(resources.values(), timeout_ms=timeout_ms)
+    except AdminError as refused:
+        examined.min_isr_problem = str(refused)
+        return {}
+    for error in configs.errors.values():
+        examined.min_isr_problem = str(error)
+    found = {
+        name: next(
+            (entry.value for entry in configs.values.get(resource, ()) if entry.name == MIN_INSYNC_REPLICAS),
+            None,
+        )
+        for name, resource in resources.items()
+    }
+    return {name: int(value) for name, value in found.items() if value is not None and value.isdecimal()}

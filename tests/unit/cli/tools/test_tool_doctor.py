@@ -20,7 +20,7 @@ from kit.fake_cluster import (
 )
 from kit.tool_runner import run_tool
 from quorate.tools.doctor import diagnosis_text
-from quorate_admin import partition_examination
+from quorate_admin import examination
 from quorate_admin.diagnosis import (
     Blocker,
     Code,
@@ -309,7 +309,7 @@ async def test_topics_that_are_not_described_are_reported(
     assert (ran.exit_code, ran.json["partitions"]) == (1, None)
     assert ran.json["findings"][0]["id"] == "partitions-not-examined"
     assert ran.json["findings"][0]["evidence"].startswith("TOPIC_AUTHORIZATION_FAILED")
-    monkeypatch.setattr(partition_examination, "REQUEST_TIMEOUT_MS", 1)
+    monkeypatch.setattr(examination, "TOPICS_TIMEOUT_MS", 1)
     brokers.handle("Metadata", lambda _: HANG_UP)
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
     assert (ran.exit_code, ran.json["findings"][0]["id"]) == (1, "partitions-not-examined")
