@@ -206,7 +206,9 @@ def _scale(bench: Bench) -> dict[str, object]:
     options, release = bench.options, bench.kafka.version
     results: dict[int, Results] = {}
     for size, by_name in measure_scale(
-        *(options.python, bench.kafka, bench.scratch),
+        options.python,
+        bench.kafka,
+        bench.scratch,
         sizes=options.scale_partitions,
         rounds=options.scale_rounds,
         linger_ms=options.kafka_linger_ms,
@@ -224,17 +226,19 @@ def _authorization(bench: Bench) -> dict[str, object]:
     """Kafka without its linger, which would hide what ACLs cost."""
     release = bench.kafka.version
     results: dict[str, AuthorizationMeasurements] = {}
-    for one in (
+    for implementation in (
         python_implementation(bench.options.python, release),
         java_implementation(bench.kafka, linger_ms=0),
     ):
-        results[one.name] = measure_authorization(
-            *(one, bench.scratch / one.name, free_ports(AUTHORIZATION_PORTS)),
-            progress=lambda part, name=one.name: bench.progress(f"{name}: {part}"),
+        results[implementation.name] = measure_authorization(
+            implementation,
+            bench.scratch / implementation.name,
+            free_ports(AUTHORIZATION_PORTS),
+            progress=lambda part, name=implementation.name: bench.progress(f"{name}: {part}"),
         )
     if bench.prints_tables:
         _print_authorization(*results.values(), release=release)
-    return {"authorization": {name: asdict(one) for name, one in results.items()}}
+    return {"authorization": {name: asdict(measured) for name, measured in results.items()}}
 
 
 def _size(bench: Bench) -> dict[str, object]:
@@ -243,12 +247,15 @@ def _size(bench: Bench) -> dict[str, object]:
         brokers=options.size_brokers, topics=options.size_topics, partitions=options.size_partitions
     )
     results = {
-        one.name: measure_size(
-            Quorum(one, bench.scratch / one.name, free_ports(SIZE_PORTS)),
+        implementation.name: measure_size(
+            Quorum(implementation, bench.scratch / implementation.name, free_ports(SIZE_PORTS)),
             sizes,
-            lambda part, name=one.name: bench.progress(f"{name}: {part}"),
+            lambda part, name=implementation.name: bench.progress(f"{name}: {part}"),
         )
-        for one in (python_implementation(options.python, release), java_implementation(bench.kafka))
+        for implementation in (
+            python_implementation(options.python, release),
+            java_implementation(bench.kafka),
+        )
     }
     if bench.prints_tables:
         rows = size_rows(sizes, *results.values())
@@ -263,8 +270,8 @@ def _print_authorization(
     table = tables.table(title, "Quorate", "ratio", f"Kafka {release}", "ratio", "aim")
     for name, label, text in AUTHORIZATION_ROWS:
         cells = []
-        for one in (ours, theirs):
-            without, with_acls = getattr(one, name)
+        for measured in (ours, theirs):
+            without, with_acls = getattr(measured, name)
             cells += [f"{text(without)}, {text(with_acls)}", f"{with_acls / without:.2f}x"]
         table.add_row(label, *cells, "<= 1.2x")
     Console(width=130).print(table)
@@ -279,7 +286,7 @@ def _print_operator(operator: OperatorMeasurements) -> None:
 
 def _print_lake(lake: LakeMeasurements, tools_release: str) -> None:
     """Rates are of records a second; a ratio above 1 is in favour of the lake, but for memory."""
-    whole, two, one, dump = lake.whole, lake.two_cores, lake.one_core, lake.dump
+    whole, two, one_core, dump = lake.whole, lake.two_cores, lake.one_core, lake.dump
     title = f"Reading a metadata log of {lake.records:,} records, {tables.mebibytes(lake.segment_bytes)}"
     table = tables.table(title, "Quorate", f"DumpLogSegments {tools_release}", "ratio", "aim")
 
@@ -290,13 +297,13 @@ def _print_lake(lake: LakeMeasurements, tools_release: str) -> None:
     rate("two cores, query", two.read_seconds, dump.seconds, ">= 5x")
     rate("the same, a query from the start of the process to its end", whole.seconds, dump.seconds, "none")
     rate("rows stored by `ingest`, from start to end", lake.stored.seconds, dump.seconds, ">= 5x")
-    rate("one core, query", one.read_seconds, dump.seconds, "none")
+    rate("one core, query", one_core.read_seconds, dump.seconds, "none")
     rate("per second of processor time", two.cpu_seconds, dump.cpu_seconds, "none")
     for label, ours in (("a query", two), ("`ingest`", lake.stored)):
-        memory = [one.memory_bytes_max for one in (ours, dump)]
+        memory = [measured.memory_bytes_max for measured in (ours, dump)]
         ratio = f"{memory[0] / memory[1]:.1f}x"
         table.add_row(f"memory of all processes, {label}", *map(tables.mebibytes, memory), ratio, "<= 2x")
-    scaling = one.read_seconds / two.read_seconds
+    scaling = one_core.read_seconds / two.read_seconds
     table.add_row("from one core to two, query", f"{scaling:.2f}x", "", "", ">= 1.8x")
     small = f"{lake.small_clusters:,} clusters of {lake.small_records} records in one job"
     table.add_row(small, f"{lake.small.read_seconds:.1f} s", "", "", "none")

@@ -47,7 +47,7 @@ APPLICATIONS: Final = 600
 LISTENER: Final = "CLIENTS"
 PASSWORD: Final = "secret"
 APPLICATION: Final = "app-042"
-"""Who creates topics, by prefixed ACLs of its team."""
+"""The principal that creates topics, by prefixed ACLs of its team."""
 BROKER: Final = "brokers"
 """The principal of the broker whose heartbeats are measured."""
 BROKER_ID: Final = 7
@@ -76,7 +76,10 @@ def acls_of_a_company() -> list[AclCreation]:
         )
         acls.append(
             _acl(
-                *(ResourceType.CLUSTER, "kafka-cluster", _lead(team), AclOperation.ALTER_CONFIGS),
+                ResourceType.CLUSTER,
+                "kafka-cluster",
+                _lead(team),
+                AclOperation.ALTER_CONFIGS,
                 host="198.51.100.7",
                 allows=False,
             )
@@ -94,12 +97,18 @@ def _acls_of_team(team: int) -> Iterator[AclCreation]:
         for application in range(team, APPLICATIONS, TEAMS):
             for operation in (AclOperation.CREATE, AclOperation.WRITE):
                 yield _acl(
-                    *(ResourceType.TOPIC, prefix, _application(application), operation),
+                    ResourceType.TOPIC,
+                    prefix,
+                    _application(application),
+                    operation,
                     pattern=PatternType.PREFIXED,
                 )
     for operation in (AclOperation.READ, AclOperation.DELETE):
         yield _acl(
-            *(ResourceType.TOPIC, f"{_team(team)}.", "*", operation),
+            ResourceType.TOPIC,
+            f"{_team(team)}.",
+            "*",
+            operation,
             pattern=PatternType.PREFIXED,
             host=_subnet(team + 1),
             allows=False,
@@ -163,7 +172,7 @@ def _acl(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationMeasurements:
-    """Of one implementation, each without an authorizer and with the ACLs."""
+    """Measurements of one implementation, each without an authorizer and with the ACLs."""
 
     create_p50_seconds: tuple[float, float]
     create_cpu_seconds: tuple[float, float]
@@ -173,7 +182,7 @@ class AuthorizationMeasurements:
 
 @dataclass(slots=True)
 class _Samples:
-    """Of one kind of request in one cluster."""
+    """Measurements of one kind of request in one cluster."""
 
     latencies: list[float] = field(default_factory=list)
     requests: int = 0
@@ -253,7 +262,9 @@ def measure_authorization(
         clients = []
         for number, has_acls in enumerate((False, True)):
             cluster = _Cluster(
-                *(implementation, directory / str(number), ports[6 * number : 6 * number + 6]),
+                implementation,
+                directory / str(number),
+                ports[6 * number : 6 * number + 6],
                 has_acls=has_acls,
             )
             stack.callback(cluster.stop)

@@ -34,7 +34,7 @@ FEATURES: Final = {
 
 
 class HeartbeatingBroker:
-    """Keeps one broker registered and unfenced with whichever controller is active, from its own thread."""
+    """Keeps one broker registered and unfenced at the active controller, from a thread of its own."""
 
     def __init__(self, quorum: Quorum, cluster_id: str) -> None:
         self._quorum = quorum

@@ -37,7 +37,7 @@ def request_frame(request: Payload) -> bytes:
     return encode_frame(encode_request(api_of(request), request.__version__, 0, CLIENT_ID, request))
 
 
-def decode_answer(request: Payload, frame: bytes) -> Any:
+def decode_response(request: Payload, frame: bytes) -> Any:
     """The response in a frame with its length in front, to a request of this kind that `request_frame` encoded."""
     connection = ClientConnection(CLIENT_ID)
     connection.send(request, request.__version__)

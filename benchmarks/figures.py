@@ -1,4 +1,4 @@
-"""Figures of one round by name, and what some rounds say together."""
+"""Figures of one round by name, and summaries of several rounds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Figures = dict[str, float | str]
-"""By name: a number, or why there is none."""
+"""By name: a number, or why it is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The median of some rounds, and how far they are apart."""
+    """The median, minimum and maximum of some rounds."""
 
     median: float
     least: float

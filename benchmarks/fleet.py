@@ -1,6 +1,6 @@
 """Many pseudo brokers in one process: they register, send heartbeats and follow the log, and cost little.
 
-The process that measures starts it as a child and talks to it by `Fleet`, so that neither waits for the other.
+The measuring process starts it as a child and sends it commands with `Fleet`, so that neither waits for the other.
 Requests are encoded once. A response is decoded once, however many brokers get the same bytes.
 """
 
@@ -24,7 +24,7 @@ from quorate_protocol.observer.wire import fetch_request, read_fetch
 from quorate_protocol.records.batch import decode_batches
 
 from benchmarks.broker import heartbeat_request, registration_request
-from benchmarks.client import CONTROLLER_ENDPOINTS, decode_answer, request_frame
+from benchmarks.client import CONTROLLER_ENDPOINTS, decode_response, request_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 Address = tuple[str, int]
 Sample = tuple[float, float]
-"""When a heartbeat was due (time.monotonic), and how long its answer took from then on."""
+"""When a heartbeat was due (time.monotonic), and how long its response took from then on."""
 
 OBSERVER_ID: Final = 0x7A5A5A5A
-"""Stands for the id of an observer in the Fetch that all observers share until it is put in."""
+"""The placeholder of the observer id in the Fetch that all observers share."""
 OBSERVERS_FROM_ID: Final = 5_000
 FETCH_MAX_WAIT_MS: Final = 500
 FETCH_BYTES_MAX: Final = 1024 * 1024
 RETRY_SECONDS: Final = 0.05
-REPLY_TIMEOUT_SECONDS: Final = 180.0
+COMMAND_TIMEOUT_SECONDS: Final = 180.0
 
 
 class Fleet:
-    """The child process. Methods raise TimeoutError when it does not reply."""
+    """The child process. Methods raise TimeoutError when it does not respond."""
 
     def __init__(self, addresses: Mapping[int, Address], cluster_id: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -58,7 +58,7 @@ class Fleet:
         self._process.start()
 
     def grow(self, brokers: int, interval_seconds: float) -> None:
-        """Has so many brokers, each with a heartbeat in each interval, and waits until all are unfenced."""
+        """Runs this number of brokers, each with a heartbeat per interval, and waits until all are unfenced."""
         self._ask("grow", brokers, interval_seconds)
 
     def pace(self, interval_seconds: float) -> None:
@@ -70,11 +70,11 @@ class Fleet:
         return list(self._ask("samples"))
 
     def fence(self, broker_id: int) -> None:
-        """Has one broker ask to be fenced, as it does before it stops, and stay silent. Waits for no answer."""
+        """Makes a broker request its fencing, as before a stop, and end. Does not wait for the response."""
         self._ask("fence", broker_id)
 
     def observe(self, observers: int, offset: int, epoch: int, *, first_id: int = OBSERVERS_FROM_ID) -> None:
-        """Has so many observers follow the log from its end."""
+        """Starts this number of observers, which follow the log from its end."""
         self._ask("observe", observers, offset, epoch, first_id)
 
     def processor_seconds(self) -> float:
@@ -92,8 +92,8 @@ class Fleet:
 
     def _ask(self, command: str, *arguments: float) -> Any:
         self._pipe.send((command, arguments))
-        if not self._pipe.poll(REPLY_TIMEOUT_SECONDS):
-            raise TimeoutError(f"the fleet did not {command} in {REPLY_TIMEOUT_SECONDS:.0f} s")
+        if not self._pipe.poll(COMMAND_TIMEOUT_SECONDS):
+            raise TimeoutError(f"the fleet did not {command} in {COMMAND_TIMEOUT_SECONDS:.0f} s")
         return self._pipe.recv()
 
 
@@ -123,7 +123,7 @@ class _Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._answer: asyncio.Future[bytes] | None = None
+        self._response: asyncio.Future[bytes] | None = None
 
     @classmethod
     async def open(cls, address: Address) -> _Wire:
@@ -135,8 +135,8 @@ class _Wire(asyncio.Protocol):
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionError("closed by the peer"))
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(exc or ConnectionError("closed by the peer"))
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -144,16 +144,16 @@ class _Wire(asyncio.Protocol):
             return
         frame = bytes(self._received)
         self._received.clear()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(frame)
+        if self._response is not None and not self._response.done():
+            self._response.set_result(frame)
 
     async def ask(self, frame: bytes) -> bytes:
         assert self._transport is not None
         if self._transport.is_closing():
             raise ConnectionError("closed")
-        self._answer = asyncio.get_running_loop().create_future()
+        self._response = asyncio.get_running_loop().create_future()
         self._transport.write(frame)
-        return await self._answer
+        return await self._response
 
     def close(self) -> None:
         if self._transport is not None:
@@ -171,7 +171,7 @@ class _Codec:
         if response is None:
             if len(self._decoded) > 64:
                 self._decoded.clear()
-            response = self._decoded[frame] = decode_answer(request, frame)
+            response = self._decoded[frame] = decode_response(request, frame)
         return response
 
 
@@ -204,7 +204,7 @@ class _Fleet:
         handlers: dict[str, Callable[..., Any]] = {
             "grow": self._grow,
             "pace": self._pace,
-            "samples": self._taken_samples,
+            "samples": self._copy_of_samples,
             "fence": self._fence,
             "observe": self._observe,
         }
@@ -225,7 +225,7 @@ class _Fleet:
         self._interval_seconds = interval_seconds
         self._samples.clear()
 
-    async def _taken_samples(self) -> list[Sample]:
+    async def _copy_of_samples(self) -> list[Sample]:
         return self._samples
 
     async def _fence(self, broker_id: int) -> None:
@@ -237,8 +237,8 @@ class _Fleet:
         self._tasks.append(asyncio.create_task(self._ignore(wire.ask(request_frame(request)))))
 
     @staticmethod
-    async def _ignore(answer: Any) -> None:
-        await answer
+    async def _ignore(response: Any) -> None:
+        await response
 
     async def _observe(self, observers: int, offset: int, epoch: int, first_id: int) -> None:
         for number in range(observers):
@@ -275,9 +275,9 @@ class _Fleet:
             if delay > 0:
                 await asyncio.sleep(delay)
                 due = max(due, time.monotonic())
-            answer = await wire.ask(frame)
+            encoded = await wire.ask(frame)
             self._samples.append((due, time.monotonic() - due))
-            response = self._checked(self._codec.decode(request, answer))
+            response = self._checked(self._codec.decode(request, encoded))
             if response.is_fenced:
                 await asyncio.sleep(RETRY_SECONDS)
                 due = time.monotonic()
@@ -295,7 +295,7 @@ class _Fleet:
         return response
 
     async def _find_active(self) -> Address:
-        """One search serves all who wait for it."""
+        """One search serves all brokers that wait for it."""
         if self._active is None or self._active.done():
             self._active = asyncio.create_task(self._search())
         return await asyncio.shield(self._active)
@@ -328,8 +328,8 @@ class _Fleet:
             try:
                 wire = wire or await _Wire.open(await self._find_active())
                 request, frame = self._fetch(end, high_watermark)
-                answer = await wire.ask(frame.replace(OBSERVER_ID.to_bytes(4, "big"), replica_id))
-                fetched = self._checked(read_fetch(self._codec.decode(request, answer)))
+                encoded = await wire.ask(frame.replace(OBSERVER_ID.to_bytes(4, "big"), replica_id))
+                fetched = self._checked(read_fetch(self._codec.decode(request, encoded)))
             except (OSError, _RefusedError):
                 wire = None
                 await asyncio.sleep(RETRY_SECONDS)

@@ -37,7 +37,7 @@ REPLICAS: Final = 3
 TOPICS: Final = 2_000
 PARTITIONS: Final = 6
 CHANGES_PER_TOPIC: Final = 20
-"""Distinct changes of partitions, of which the log is made again and again; to make each anew would take longer."""
+"""Distinct changes of partitions, which are repeated in the log; to make each of them would take longer."""
 START_MS: Final = 1_700_000_000_000
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.history import write_history
-from benchmarks.watching import Watch
+from benchmarks.usage import ProcessUsage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def measure(python: str, source: Path, lake: Path, options: Sequence[str]) -> In
     command = [python, "-m", "quorate", "lake", "ingest", str(source), "--to", str(lake), *options]
     started = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        watch = Watch(process.pid)
+        watch = ProcessUsage(process.pid)
         output, errors = process.communicate()
     seconds = time.perf_counter() - started
     watch.stop()
@@ -96,7 +96,8 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         for ingest in measure_ingests(
-            *(sys.executable, Path(scratch)),
+            sys.executable,
+            Path(scratch),
             runs=given.runs,
             records=given.records,
             topics=given.topics,

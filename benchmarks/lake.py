@@ -1,8 +1,8 @@
-"""How fast the lake's data source reads, beside Kafka's DumpLogSegments on the same segments.
+"""Measures how fast the lake's data source reads, beside Kafka's DumpLogSegments on the same segments.
 
-Each measurement is a process of its own, `python -m benchmarks.lake DIR --cores 2`, which runs on so many cores: it
-starts Spark, reads a small directory to warm up, then reads DIR and throws the rows away; what it prints is the query
-without the start. What a job takes as a whole is measured without the warm-up. DumpLogSegments prints to a file.
+Each measurement is a process of its own, `python -m benchmarks.lake DIR --cores 2`. It starts Spark, reads a small
+directory to warm up, then reads DIR and drops the rows; it prints the time of the query without the start. A job is
+measured as a whole, without the warm-up. DumpLogSegments prints to a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.history import write_history
 from benchmarks.ingest import Ingest, measure
-from benchmarks.watching import Watch
+from benchmarks.usage import ProcessUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ SECONDS_PER_YEAR: Final = 365 * 86_400
 NO_OPS_PER_SECOND: Final = 2
 """metadata.max.idle.interval.ms is 500."""
 CHANGES_PER_DAY: Final = 10_000
-"""Of one cluster, a guess on the high side: 10 rolls of 30 brokers with 100 partitions each would be 6,000."""
+"""Changes of a cluster per day, a high guess: 10 rolls of 30 brokers with 100 partitions each would be 6,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ class Run:
     seconds: float
     """From the start of the process to its end."""
     read_seconds: float
-    """Of the query alone; for DumpLogSegments the whole process."""
+    """The time of the query alone; for DumpLogSegments of the whole process."""
     cpu_seconds: float
-    """Of all processes, of the query alone; for DumpLogSegments of the whole process."""
+    """The processor time of all processes during the query; for DumpLogSegments of the whole process."""
     memory_bytes_max: int
-    """Of all processes together; pages that they share count once."""
+    """The maximum of all processes together; shared pages count once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +114,15 @@ def measure_lake(
     warm_up = small / "0000"
     progress("Quorate stores the rows of large")
     # The first job on a machine keeps an archive of Spark's classes.
-    stored = [measure(python, one, scratch / f"lake-of-{one.name}", ROWS_ALONE) for one in (warm_up, large)]
+    stored = [
+        measure(python, dump, scratch / f"lake-of-{dump.name}", ROWS_ALONE) for dump in (warm_up, large)
+    ]
     for name, directory, cores, before in (
-        *(("whole", large, 2, None), ("two_cores", large, 2, warm_up), ("one_core", large, 1, warm_up)),
-        *(("small", small, 2, warm_up), ("idle", idle, 1, warm_up)),
+        ("whole", large, 2, None),
+        ("two_cores", large, 2, warm_up),
+        ("one_core", large, 1, warm_up),
+        ("small", small, 2, warm_up),
+        ("idle", idle, 1, warm_up),
     ):
         progress(f"Quorate reads {directory.name} with {cores} core(s)")
         runs[name] = _run_spark(python, directory, before, cores)
@@ -136,7 +141,7 @@ def measure_lake(
 
 
 def estimate(measured: LakeMeasurements) -> Estimate:
-    """From one core's rates: idle clusters write NoOpRecords, and changes are like those of the large log."""
+    """Estimates from one core's rates: idle clusters write NoOpRecords, changes are as in the large log."""
     no_ops = float(NO_OPS_PER_SECOND * SECONDS_PER_YEAR)
     changes = CHANGES_PER_DAY * 365.0
     no_op_seconds = measured.idle.cpu_seconds / measured.idle_records
@@ -169,7 +174,7 @@ def _run_spark(python: str, directory: Path, warm_up: Path | None, cores: int) -
         text=True,
         cwd=Path(__file__).parents[1],
     ) as process:
-        watch = Watch(process.pid)
+        watch = ProcessUsage(process.pid)
         output, errors = _wait(process, watch)
     report = json.loads(output.splitlines()[-1]) if process.returncode == 0 else None
     if report is None:
@@ -189,7 +194,7 @@ def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
             text=True,
         ) as process,
     ):
-        watch = Watch(process.pid)
+        watch = ProcessUsage(process.pid)
         _, errors = _wait(process, watch)
     seconds = time.perf_counter() - started
     output.unlink()
@@ -203,7 +208,7 @@ def _run_dump(kafka: Kafka, segments: list[Path], output: Path) -> Run:
     )
 
 
-def _wait(process: subprocess.Popen[str], watch: Watch) -> tuple[str, str]:
+def _wait(process: subprocess.Popen[str], watch: ProcessUsage) -> tuple[str, str]:
     """What it printed; kills it, and what it started, if it takes too long."""
     try:
         return process.communicate(timeout=PROCESS_SECONDS_MAX)
@@ -216,7 +221,7 @@ def _wait(process: subprocess.Popen[str], watch: Watch) -> tuple[str, str]:
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    """Of a process and its children; of those that have just ended, nothing."""
+    """The processor time of a process and its children, without children that have just ended."""
     total = 0.0
     with suppress(psutil.Error):
         for each in (process, *process.children(recursive=True)):

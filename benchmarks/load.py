@@ -1,8 +1,7 @@
-"""A load generator: so many connections to one node, each with one request in flight, from one thread.
+"""A load generator: n connections to one node, each with one request in flight, from one thread.
 
-A request costs little here: its frame is one concatenation, and answers are read after the clock has stopped. Both
-implementations get the same bytes in the same way. The time of an answer includes that in which it waits for this
-thread.
+A request costs little here: its frame is one concatenation, and responses are read after the clock has stopped. Both
+implementations get the same bytes in the same way. The time of a response includes its wait for this thread.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 SILENCE_SECONDS_MAX: Final = 30.0
-"""No answer at all for so long ends a load."""
+"""A load ends after this time without a response."""
 TOPIC_NAME: Final = "topic-{:08}"
 
 
@@ -29,12 +28,12 @@ class Load:
     """What was measured of some requests."""
 
     seconds: float
-    """From the first request to the last answer."""
+    """From the first request to the last response."""
     latencies: list[float]
     """Seconds of each request."""
     generator_seconds: float
     """Processor time that the generator took for all of it."""
-    answers: list[bytes]
+    responses: list[bytes]
     """Frames, with their length in front, as they came."""
 
 
@@ -56,7 +55,7 @@ class _Client:
         self.socket.sendall(frame)
 
     def receive(self) -> bytes | None:
-        """Returns the answer, None until it is whole. Raises OSError."""
+        """Returns the response, None until it is complete. Raises OSError."""
         data = self.socket.recv(RECEIVE_BYTES)
         if not data:
             raise ConnectionError("closed by the peer")
@@ -69,17 +68,17 @@ class _Client:
 
 
 def drive(address: tuple[str, int], frames: Sequence[Iterator[bytes]], requests: int) -> Load:
-    """Sends so many requests, those of each connection from its own frames; several may share an iterator.
+    """Sends n requests, those of each connection from its own frames; several may share an iterator.
 
-    Raises OSError when a connection breaks, TimeoutError when no answer comes for 30 seconds.
+    Raises OSError when a connection breaks, TimeoutError without a response for 30 seconds.
     """
     clients: list[_Client] = []
     latencies: list[float] = []
     responses: list[bytes] = []
     with selectors.DefaultSelector() as selector:
         try:
-            for each in frames[:requests]:
-                client = _Client(address, each)
+            for frames_of_client in frames[:requests]:
+                client = _Client(address, frames_of_client)
                 clients.append(client)
                 selector.register(client.socket, selectors.EVENT_READ, client)
             cpu_before, started = time.thread_time(), time.perf_counter()
@@ -89,7 +88,7 @@ def drive(address: tuple[str, int], frames: Sequence[Iterator[bytes]], requests:
             while len(responses) < requests:
                 events = selector.select(SILENCE_SECONDS_MAX)
                 if not events:
-                    raise TimeoutError(f"no answer in {SILENCE_SECONDS_MAX:.0f} s")
+                    raise TimeoutError(f"no response in {SILENCE_SECONDS_MAX:.0f} s")
                 for key, _ in events:
                     client = key.data
                     response = client.receive()
@@ -104,7 +103,7 @@ def drive(address: tuple[str, int], frames: Sequence[Iterator[bytes]], requests:
                 seconds=time.perf_counter() - started,
                 latencies=latencies,
                 generator_seconds=time.thread_time() - cpu_before,
-                answers=responses,
+                responses=responses,
             )
         finally:
             for client in clients:

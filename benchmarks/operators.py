@@ -38,8 +38,18 @@ GROUP, VERSION, PLURAL = "quorate.dev", "v1alpha1", "kafkacontrollers"
 NAMESPACE: Final = "default"
 PORT_RANGE: Final = (20_000, 32_000)
 RESOURCES: Final = (
-    *("kafkacontrollers", "kafkabrokers", "pods", "persistentvolumeclaims", "services", "configmaps"),
-    *("events", "leases", "poddisruptionbudgets", "networkpolicies", "secrets", "nodes"),
+    "kafkacontrollers",
+    "kafkabrokers",
+    "pods",
+    "persistentvolumeclaims",
+    "services",
+    "configmaps",
+    "events",
+    "leases",
+    "poddisruptionbudgets",
+    "networkpolicies",
+    "secrets",
+    "nodes",
 )
 TESTS: Final = Path(__file__).parents[1] / "tests"
 CRDS: Final = Path(__file__).parents[1] / "crds"
@@ -47,14 +57,14 @@ CRDS: Final = Path(__file__).parents[1] / "crds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorMeasurements:
-    """Of one operator that has `clusters` of them; times are medians."""
+    """Figures of one operator with `clusters` clusters; times are medians."""
 
     clusters: int
     resident_bytes: int
     settle_seconds: float
     """From the operator's start until every cluster's status is written."""
     idle_requests_per_minute: float
-    """That end within the minute; watches last for five."""
+    """Requests that end within the minute; watches last for five."""
     first_step_seconds: float
     """From a change of a spec until the first thing that it asks for is there."""
 
@@ -117,7 +127,7 @@ def _cluster(number: int) -> dict[str, object]:
 
 def _settled(custom: kubernetes.client.CustomObjectsApi) -> int:
     found = custom.list_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL)
-    return sum("conditions" in (one.get("status") or {}) for one in found["items"])
+    return sum("conditions" in (cluster.get("status") or {}) for cluster in found["items"])
 
 
 def _wake(custom: kubernetes.client.CustomObjectsApi, number: int) -> float:
@@ -129,8 +139,8 @@ def _wake(custom: kubernetes.client.CustomObjectsApi, number: int) -> float:
     )
 
     def has_begun() -> bool:
-        one = custom.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, name)
-        return "formation" in (one.get("status") or {})
+        cluster = custom.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, name)
+        return "formation" in (cluster.get("status") or {})
 
     _wait(has_begun)
     return time.perf_counter() - started
@@ -166,7 +176,7 @@ def _operator(python: str, kubeconfig: Path, port: int, log: Path) -> Iterator[s
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many free ports in a row, below those that the system gives to clients."""
+    """The first of `count` consecutive free ports, below those that the system gives to clients."""
     while True:
         first = random.randrange(*PORT_RANGE)
         with ExitStack() as stack:
@@ -189,11 +199,11 @@ def _wait(look: Callable[[], bool]) -> None:
 def _retry(request: Callable[[], object]) -> None:
     """Until a new kind is served."""
 
-    def answers() -> bool:
+    def is_served() -> bool:
         try:
             request()
         except Exception as error:
             return getattr(error, "status", None) != 404
         return True
 
-    _wait(answers)
+    _wait(is_served)

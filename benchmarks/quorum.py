@@ -120,9 +120,16 @@ class Quorum:
         for node_id in self.addresses:
             self._properties_file(node_id).write_text(format_properties(self.properties_of(node_id)))
             _output(
-                *(*QUORATE_CONTROLLER, "format", "--config", str(self._properties_file(node_id))),
-                *("--cluster-id", self.cluster_id, "--initial-controllers", voters),
-                *("--release-version", release_line(self.implementation.release)),
+                *QUORATE_CONTROLLER,
+                "format",
+                "--config",
+                str(self._properties_file(node_id)),
+                "--cluster-id",
+                self.cluster_id,
+                "--initial-controllers",
+                voters,
+                "--release-version",
+                release_line(self.implementation.release),
             )
 
     def properties_of(self, node_id: int) -> dict[str, str]:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Final
 from quorate_protocol.wire.codec.native import CODEC
 
 from benchmarks import tables
-from benchmarks.controllers import WITHOUT_LINGER
+from benchmarks.controllers import CREATE_REQUESTS, HEARTBEAT_CONNECTIONS, OBSERVERS, WITHOUT_LINGER
 from benchmarks.figures import numbers, spread
 from benchmarks.quorum import KAFKA, OURS
-from benchmarks.under_load import CREATE_REQUESTS, HEARTBEAT_CONNECTIONS, OBSERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +97,10 @@ UNDER_LOAD: Final = (
     ),
     Row("observed_cpu_seconds", "processor time of the active one, each", tables.milliseconds, "observed"),
     Row(
-        *("observed_generator_seconds", "the observers themselves, each", tables.milliseconds, "observed"),
+        "observed_generator_seconds",
+        "the observers themselves, each",
+        tables.milliseconds,
+        "observed",
         compares=False,
     ),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
 
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1.request import (
@@ -17,7 +19,6 @@ from benchmarks.client import Connection, describe_quorum, knows_topic
 from benchmarks.figures import percentiles
 from benchmarks.fleet import Fleet, started
 from benchmarks.quorum import Quorum
-from benchmarks.snapshots import SnapshotWatch
 from benchmarks.topics import create_topics, failover_seconds, new_topic
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreatableTopic
 
     from benchmarks.figures import Figures
-    from benchmarks.fleet import Sample
+    from benchmarks.fleet import Fleet, Sample
     from benchmarks.quorum import Implementation
+
 
 BROKERS: Final = 30
 REPLICAS: Final = 3
@@ -38,17 +40,25 @@ LARGE_TOPIC_PARTITIONS: Final = 5_000
 FENCED_BROKER: Final = 7
 
 BOUND_SECONDS: Final = 120.0
-"""Of each phase but those below. A row that takes longer says so."""
+"""The bound of each phase but those below. A row that takes longer is marked."""
 CREATE_BOUND_SECONDS: Final = 900.0
 SNAPSHOT_BOUND_SECONDS: Final = 300.0
 QUIET_SECONDS: Final = 2.0
-"""The log has settled when it has not grown for so long."""
+"""The log has settled if it has not grown for this long."""
 
 REGULAR_HEARTBEAT_SECONDS: Final = 2.0
 """The default of broker.heartbeat.interval.ms."""
 FREQUENT_HEARTBEAT_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 10.0
 
+BROKER_COUNTS: Final = (10, 100, 1_000)
+HEARTBEATS_PER_SECOND: Final = 500
+"""The rate of all brokers together, whatever their number: that of 1,000 brokers with the default interval of 2 s."""
+HEARTBEAT_PHASE_SECONDS: Final = 10.0
+WARM_UP_SECONDS: Final = 3.0
+REGULAR_INTERVAL_SECONDS: Final = 2.0
+
+WATCH_SECONDS: Final = 0.005
 LOG_BYTES_PER_PARTITION: Final = 160
 """Somewhat more than the records of a partition take in the log."""
 BALLAST_BYTES: Final = 32_000
@@ -66,7 +76,7 @@ def properties_for(partitions: int) -> dict[str, str]:
 
 
 class ScaleRun:
-    """One quorum with 30 brokers and so many partitions, through all phases."""
+    """One quorum with 30 brokers and n partitions, through all phases."""
 
     def __init__(
         self,
@@ -123,7 +133,7 @@ class ScaleRun:
     # Phases
 
     def _create(self) -> None:
-        """Requests of 2,000 partitions, one after the other. The time of a request ends when its answer is there."""
+        """Requests of 2,000 partitions, one after the other. The time of a request ends with its response."""
         epoch_before = describe_quorum(self._active_address()).leader_epoch
         processor_before = self._quorum.all_processor_seconds()
         seconds = 0.0
@@ -195,7 +205,7 @@ class ScaleRun:
                 time.sleep(0.01)
 
     def _fence(self) -> None:
-        """From a broker's request to be fenced until all its partitions have changed, and that is committed."""
+        """The time from a broker's request to be fenced until the changes of all its partitions are committed."""
         before = describe_quorum(self._active_address())
         expected = (self._partitions + LARGE_TOPIC_PARTITIONS) * REPLICAS // BROKERS
         processor_before, started = self._quorum.all_processor_seconds(), time.monotonic()
@@ -255,7 +265,7 @@ class ScaleRun:
             self._quorum,
             lambda: create_topics(self._new_topics(1, 1), timeout_seconds=BOUND_SECONDS),
             seconds_max=BOUND_SECONDS,
-            answer_seconds_max=BOUND_SECONDS,
+            response_seconds_max=BOUND_SECONDS,
         )
 
     # Helpers
@@ -317,4 +327,97 @@ def _latencies(name: str, samples: Sequence[Sample]) -> Figures:
     return {
         **percentiles(f"heartbeat_{name}", latencies),
         f"heartbeat_{name}_max_seconds": latencies[-1],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The time in which one controller wrote one snapshot, of time.monotonic."""
+
+    begun: float
+    ended: float
+    processor_seconds: float
+    """Processor time of the process meanwhile."""
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.begun
+
+    def overlaps(self, begun: float, duration: float) -> bool:
+        """Whether the window overlaps with that time."""
+        return begun <= self.ended and begun + duration >= self.begun
+
+
+class SnapshotWatch:
+    """Polls the directory of one controller in a thread of its own while it is entered, until a snapshot is there."""
+
+    def __init__(self, quorum: Quorum, node_id: int) -> None:
+        self._quorum = quorum
+        self._node_id = node_id
+        self._stop = threading.Event()
+        self.has_begun = threading.Event()
+        self.window: Window | None = None
+        """The window of the first snapshot, once it is complete."""
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        directory = self._quorum.log_directory(self._node_id)
+        while not _has_unfinished(directory):
+            if self._stop.wait(WATCH_SECONDS):
+                return
+        begun, used = time.monotonic(), self._quorum.processor_seconds(self._node_id)
+        self.has_begun.set()
+        while _has_unfinished(directory):
+            if self._stop.wait(WATCH_SECONDS):
+                return
+        used = self._quorum.processor_seconds(self._node_id) - used
+        self.window = Window(begun=begun, ended=time.monotonic(), processor_seconds=used)
+
+
+def _has_unfinished(directory: Path) -> bool:
+    return any(path.name.endswith(".checkpoint.part") for path in directory.iterdir())
+
+
+def measure_many_brokers(
+    implementation: Implementation,
+    directory: Path,
+    ports: tuple[int, ...],
+    progress: Callable[[str], None],
+) -> Figures:
+    """Measures on a fresh quorum without partitions; leaves no process behind."""
+    quorum = Quorum(implementation, directory, ports)
+    figures: Figures = {}
+    try:
+        with started(quorum) as fleet:
+            for brokers in BROKER_COUNTS:
+                progress(f"heartbeats of {brokers:,} brokers")
+                figures |= _heartbeats(quorum, fleet, brokers)
+    except (OSError, RuntimeError) as error:
+        figures["failed"] = str(error)
+    return figures
+
+
+def _heartbeats(quorum: Quorum, fleet: Fleet, brokers: int) -> Figures:
+    interval = brokers / HEARTBEATS_PER_SECOND
+    fleet.grow(brokers, REGULAR_INTERVAL_SECONDS)
+    fleet.pace(interval)
+    time.sleep(WARM_UP_SECONDS)
+    active = quorum.active()
+    fleet.pace(interval)
+    before = quorum.processor_seconds(active)
+    time.sleep(HEARTBEAT_PHASE_SECONDS)
+    spent = quorum.processor_seconds(active) - before
+    latencies = [latency for _, latency in fleet.samples()]
+    name = f"heartbeats_{brokers}"
+    return {
+        f"{name}_cpu_seconds": spent / len(latencies),
+        **percentiles(name, latencies),
     }

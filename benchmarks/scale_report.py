@@ -10,9 +10,8 @@ from rich.console import Console
 
 from benchmarks import tables
 from benchmarks.figures import medians
-from benchmarks.many_brokers import BROKERS, measure_many_brokers
 from benchmarks.quorum import KAFKA, OURS, free_ports, java_implementation, python_implementation
-from benchmarks.scale import ScaleRun
+from benchmarks.scale import BROKER_COUNTS, ScaleRun, measure_many_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +63,7 @@ ROWS: Final[tuple[Row, ...]] = (
 MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
     *(
         row
-        for brokers in BROKERS
+        for brokers in BROKER_COUNTS
         for row in (
             (
                 f"heartbeats_{brokers}_cpu_seconds",
@@ -79,7 +78,7 @@ MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
 )
 
 Results = dict[str, "Figures"]
-"""By name of the implementation."""
+"""Runs by name of the implementation."""
 
 
 def measure_scale(
@@ -101,16 +100,18 @@ def measure_scale(
             java_implementation(kafka, heap=heap, linger_ms=linger_ms),
         )
         for number in range(rounds):
-            for one in contenders:
-                directory = scratch / f"{one.name}-{size}-{number}"
+            for contender in contenders:
+                directory = scratch / f"{contender.name}-{size}-{number}"
                 what = f"{size:,} partitions" if size else "many brokers"
-                label = f"{what}, round {number + 1} of {rounds}, {one.name}"
+                label = f"{what}, round {number + 1} of {rounds}, {contender.name}"
                 figures = _measure(
-                    *(one, directory, free_ports(3)),
+                    contender,
+                    directory,
+                    free_ports(3),
                     size=size,
                     progress=lambda part, label=label: progress(f"{label}: {part}"),
                 )
-                runs.setdefault(one.name, []).append(figures)
+                runs.setdefault(contender.name, []).append(figures)
         yield size, {name: medians(figures) for name, figures in runs.items()}
 
 
@@ -129,7 +130,7 @@ def _measure(
 
 
 def exponent(values: dict[int, float]) -> float | None:
-    """How a figure grows: the slope of its logarithm over that of the partitions. None of fewer than two."""
+    """The growth of a figure: the slope of its logarithm over that of the partitions. None below two values."""
     points = [(math.log(size), math.log(value)) for size, value in values.items() if value > 0]
     if len(points) < 2:
         return None

@@ -41,9 +41,9 @@ class Sizes:
 
     brokers: int = 1_000
     topics: int = 4_900
-    """Of one partition each, in one request."""
+    """Topics of one partition each, in one request."""
     partitions: int = 100_000
-    """Of one topic, which then is deleted."""
+    """Partitions of one topic, which is deleted afterwards."""
 
 
 def measure_size(quorum: Quorum, sizes: Sizes, progress: Callable[[str], None]) -> Figures:

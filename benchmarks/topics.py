@@ -45,7 +45,7 @@ def create_topics(
 
 
 def forwarded(request: CreateTopicsRequest) -> EnvelopeRequest:
-    """The request as a broker forwards it for a client that nobody has authenticated (KIP-590)."""
+    """The request as a broker forwards it for an unauthenticated client (KIP-590)."""
     principal = DefaultPrincipalData(type_="User", name="ANONYMOUS", token_authenticated=False)
     return EnvelopeRequest(
         request_data=encode_request(api_of(request), request.__version__, 0, "client", request),
@@ -77,7 +77,7 @@ def failover_seconds(
     new_request: Callable[[], CreateTopicsRequest],
     *,
     seconds_max: float,
-    answer_seconds_max: float,
+    response_seconds_max: float,
 ) -> float:
     """Seconds from kill -9 of the active controller until another one has created the topic of a request.
 
@@ -88,7 +88,7 @@ def failover_seconds(
     while time.perf_counter() - started < seconds_max:
         for address in quorum.living_addresses():
             try:
-                with Connection(address, timeout_seconds=answer_seconds_max) as connection:
+                with Connection(address, timeout_seconds=response_seconds_max) as connection:
                     response = connection.ask(new_request())
             except OSError:
                 continue

@@ -58,7 +58,7 @@ _SERVED_BY: Final = {
 
 _CONFIGS: Final = "on a topic or group, or on the cluster for other resources"
 _ASKED: Final[Mapping[int, str]] = {
-    ApiKey.CREATE_TOPICS: "CREATE on the cluster or each topic; DESCRIBE_CONFIGS on a topic to be told its configs",
+    ApiKey.CREATE_TOPICS: "CREATE on the cluster or each topic; DESCRIBE_CONFIGS on a topic for its configs",
     ApiKey.DELETE_TOPICS: "DELETE on the cluster, or DESCRIBE and DELETE on each topic",
     ApiKey.CREATE_PARTITIONS: "ALTER on each topic",
     ApiKey.DESCRIBE_CONFIGS: f"DESCRIBE_CONFIGS {_CONFIGS}",
@@ -69,9 +69,9 @@ _ASKED: Final[Mapping[int, str]] = {
         "none for one's own tokens; for others DESCRIBE on the token, or DESCRIBE_TOKENS on its owner"
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "DESCRIBE on each topic",
-    ApiKey.DESCRIBE_CLUSTER: "ALTER on the cluster; DESCRIBE to be told what is permitted",
+    ApiKey.DESCRIBE_CLUSTER: "ALTER on the cluster; DESCRIBE for the permitted operations",
 }
-"""Of the requests whose handlers ask."""
+"""The permissions that the handlers of requests check."""
 
 _ANSWERS: Final[Mapping[int, str]] = {
     ApiKey.CREATE_TOPICS: "control",
@@ -94,11 +94,22 @@ _LIVE: Final[Mapping[int, str]] = {
     ApiKey.UNREGISTER_CONTROLLER: f"{_UNREGISTERING}::test_the_order_of_java_s_checks_below_the_level",
     **dict.fromkeys(
         (
-            *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS),
-            *(ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CONFIGS),
-            *(ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.UPDATE_FEATURES),
-            *(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
-            *(ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.UNREGISTER_BROKER),
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.ELECT_LEADERS,
+            ApiKey.DESCRIBE_ACLS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.DESCRIBE_CONFIGS,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            ApiKey.UPDATE_FEATURES,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.UNREGISTER_BROKER,
             ApiKey.ASSIGN_REPLICAS_TO_DIRS,
         ),
         "tests/integration/parity/test_random_requests.py::test_same_answers_and_same_metadata_as_kafka",
@@ -225,7 +236,7 @@ DRIVERS: Final[Mapping[int, tuple[str, str]]] = {
         f"{_UNREGISTERING}::test_a_stock_broker_forwards_to_our_controllers",
     ),
 }
-"""Who sends an API to our controllers, and in which test."""
+"""The senders of an API to our controllers, each with its test."""
 
 
 _READS: Final = (
@@ -275,8 +286,13 @@ def _row(api: Api, captured: Mapping[int, str]) -> str:
     versions = _versions(api)
     client, test = DRIVERS[api.key]
     cells = (
-        *(api.name, str(int(api.key)), versions, _SERVED_BY[api.answered_by], _needed(api.key)),
-        *(captured[api.key], f"{client}: {_link(test)}"),
+        api.name,
+        str(int(api.key)),
+        versions,
+        _SERVED_BY[api.answered_by],
+        _needed(api.key),
+        captured[api.key],
+        f"{client}: {_link(test)}",
     )
     assert all(cells), api.name
     return f"| {' | '.join(cells)} |"
@@ -330,7 +346,9 @@ def _link(test: str) -> str:
 def _functions(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text())
     return frozenset(
-        one.name for one in tree.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        function.name
+        for function in tree.body
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
 
 

@@ -86,7 +86,9 @@ def make_reassignment(rng: Random) -> dict[str, Any]:
     partition = case["partition"]
     wanted: dict[str, Any] = {"election": "ONLINE", "directories": {}}
     if partition["removing_replicas"] or partition["adding_replicas"]:
-        kept = [one for one in partition["replicas"] if one not in partition["adding_replicas"]]
+        kept = [
+            broker_id for broker_id in partition["replicas"] if broker_id not in partition["adding_replicas"]
+        ]
         if kept and rng.random() < 0.5:
             is_unclean = rng.random() < 0.5
             wanted |= {
@@ -124,7 +126,7 @@ def make_placement(rng: Random) -> dict[str, Any]:
 
 
 def ask(jars: Path, java: str, cases: list[dict[str, Any]]) -> list[Any]:
-    """What Kafka answers to each case."""
+    """Kafka's response to each case."""
     command = [java, "-cp", str(jars / "*"), str(TOOLS / "PartitionDecisions.java")]
     printed = subprocess.run(
         command,

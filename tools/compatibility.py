@@ -7,6 +7,7 @@ Run the tests beside each release first:
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,8 @@ REPORTS: Final = ROOT / "test-reports" / "compatibility"
 PAGE: Final = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- tools/compatibility.py -->\n", "<!-- end -->\n"
 HEAD: Final = """\
-Integration tests beside each release ([kit/compatibility.py](../tests/kit/compatibility.py) has their files):
+Integration tests beside each release ([kit/compatibility.py](../tests/kit/compatibility.py) has their files), counted
+in runs of {day}:
 
 """
 
@@ -53,7 +55,9 @@ def main() -> int:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     reports = {version: json.loads(file.read_text()) for version, file in files.items()}
-    PAGE.write_text(f"{before}{BEGIN}{HEAD}{table(reports)}{END}{after}")
+    oldest = datetime.fromtimestamp(min(file.stat().st_mtime for file in files.values()), UTC)
+    head = HEAD.format(day=f"{oldest.day} {oldest:%B %Y}")
+    PAGE.write_text(f"{before}{BEGIN}{head}{table(reports)}{END}{after}")
     return 0
 
 

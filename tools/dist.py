@@ -25,7 +25,7 @@ CHART = ROOT / "charts" / "quorate"
 TARGET = ROOT / "dist" / "release"
 PLUGIN = "kubectl-quorate"
 CHECKSUMS = "SHA256SUMS"
-_EPOCH_S = 315_532_800  # 1980, the earliest that a wheel can tell
+_EPOCH_S = 315_532_800  # 1980, the earliest time in a wheel
 
 
 class DistError(Exception):
@@ -33,7 +33,7 @@ class DistError(Exception):
 
 
 def make(target: Path, *, helm: str, registry: str, downloads: str | None) -> list[Path]:
-    """Make the files anew in `target`. Returns their paths, sorted. Raises DistError.
+    """Make all files in `target`. Returns their paths, sorted. Raises DistError.
 
     `registry` is where the chart finds its images. `downloads` is the URL at which the files will be, for krew;
     without it no manifest for krew is made.
@@ -89,8 +89,16 @@ def _modified_s(environment: Mapping[str, str]) -> int:
 
 def _python_packages(target: Path, modified_s: int) -> None:
     _run(
-        *(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--target", "sdist"),
-        *("--directory", f"{target}"),
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--target",
+        "sdist",
+        "--directory",
+        f"{target}",
         environment={"SOURCE_DATE_EPOCH": f"{modified_s}"},
     )
 

@@ -39,7 +39,7 @@ KINDS = {
 NAMED_KINDS = {"compression.gzip.level": "gzip_level", "share.auto.offset.reset": "share_offset_reset"}
 """Validators that Kafka wrote for one config, whose classes have no telling name."""
 UNCHECKED = {"ControllerQuorumBootstrapServersValidator", "ControllerQuorumVotersValidator"}
-"""Of configs that can't be altered."""
+"""Validators of configs that can't be altered."""
 
 
 def read_schema(jars: Path, java: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def merge(releases: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """One table of what the releases know, oldest first.
 
     Raises:
-        ValueError: a release has dropped or changed a config. The controller would have to tell releases apart.
+        ValueError: a release has dropped or changed a config. The controller would need a schema for each release.
     """
     merged: dict[str, Any] = {}
     for release, definitions in releases.items():

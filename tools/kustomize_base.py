@@ -37,10 +37,10 @@ def rendered(helm: str) -> str:
     values = ("--set", "crds.install=false,tests.create=false")
     made = subprocess.run([*command, *values], check=True, capture_output=True, text=True).stdout
     objects = [document for document in yaml.safe_load_all(made) if document]
-    for one in objects:
-        _strip(one["metadata"])
-        if one["kind"] == "Deployment":
-            _strip(one["spec"]["template"]["metadata"])
+    for manifest in objects:
+        _strip(manifest["metadata"])
+        if manifest["kind"] == "Deployment":
+            _strip(manifest["spec"]["template"]["metadata"])
     # Labels of the namespace are those of its pods, which are restricted.
     namespace = {
         "apiVersion": "v1",

@@ -34,7 +34,7 @@ class PublishError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image of the project: its name, Dockerfile and tags, and what the Dockerfile is told.
+    """An image of the project: its name, Dockerfile and tags, and the build arguments.
 
     `has_codec` says whether it has the compiled codec, if there is a wheel of it.
     """
@@ -51,10 +51,10 @@ class Image:
         return f"{self.name}-{self.tags[0]}"
 
     def options(self, registry: str) -> list[str]:
-        """What every build of it is told."""
-        reported = [f"--build-arg={name}={value}" for name, value in self.arguments.items()]
+        """The options of each build."""
+        arguments = [f"--build-arg={name}={value}" for name, value in self.arguments.items()]
         tags = [f"--tag={registry}/{self.name}:{tag}" for tag in self.tags]
-        return [f"--file={self.dockerfile}", *reported, *tags]
+        return [f"--file={self.dockerfile}", *arguments, *tags]
 
 
 def images() -> list[Image]:
@@ -92,9 +92,17 @@ def publish_image(image: Image, registry: str, target: Path) -> None:
     # A platform without a wheel would be published with the slower codec, and nothing would say so.
     required = ["--build-arg=NATIVE=required"] if image.has_codec else []
     _run(
-        *("docker", "buildx", "build", f"--platform={','.join(PLATFORMS)}"),
-        *("--sbom=true", "--provenance=mode=max", "--push", f"--metadata-file={metadata}"),
-        *(*image.options(registry), *required, "."),
+        "docker",
+        "buildx",
+        "build",
+        f"--platform={','.join(PLATFORMS)}",
+        "--sbom=true",
+        "--provenance=mode=max",
+        "--push",
+        f"--metadata-file={metadata}",
+        *image.options(registry),
+        *required,
+        ".",
     )
     digest = json.loads(metadata.read_text())["containerimage.digest"]
     metadata.unlink()
@@ -109,7 +117,7 @@ def publish_chart(chart: Path, registry: str) -> None:
     reported = _run("helm", "push", f"{chart}", f"oci://{registry}/charts")
     found = _DIGEST.search(reported)
     if found is None:
-        raise PublishError(f"helm push told no digest: {reported!r}")
+        raise PublishError(f"helm push printed no digest: {reported!r}")
     _run("cosign", "sign", "--yes", f"{registry}/charts/quorate@{found[1]}")
 
 
@@ -130,7 +138,7 @@ def publish_files(directory: Path, tag: str, notes: Path) -> None:
 
 
 def _run(*command: str, stdin: str | None = None) -> str:
-    """What a program prints on stdout and stderr; helm tells a digest on either, depending on its version."""
+    """What a program prints on stdout and stderr; helm prints a digest on either, depending on its version."""
     print("+", " ".join(command), file=sys.stderr, flush=True)
     try:
         ran = subprocess.run(

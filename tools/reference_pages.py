@@ -48,7 +48,9 @@ def _resource(definition: Mapping[str, Any]) -> str:
     version = definition["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
     spec, status = schema["properties"]["spec"], schema["properties"]["status"]
-    columns = ", ".join(f"{one['name']} (`{one['jsonPath']}`)" for one in version["additionalPrinterColumns"])
+    columns = ", ".join(
+        f"{column['name']} (`{column['jsonPath']}`)" for column in version["additionalPrinterColumns"]
+    )
     rules = "".join(f"- `{path}`: {text}\n" if path else f"- {text}\n" for path, text in _rules(schema, ""))
     return (
         f"## {names['kind']}\n\n{_cell(schema.get('description', ''))}\n\n"
@@ -166,7 +168,9 @@ def _defined_in(name: str, module: str = "quorate_admin") -> str:
 
 def _symbol(module: str, name: str) -> str:
     value = getattr(quorate_admin, name)
-    node = next((one for one in _tree(module).body if getattr(one, "name", None) == name), None)
+    node = next(
+        (statement for statement in _tree(module).body if getattr(statement, "name", None) == name), None
+    )
     match node:
         case ast.ClassDef():
             return f"## {name}\n\n{_class(value, node)}"
@@ -186,9 +190,10 @@ def _class(value: type, node: ast.ClassDef) -> str:
         return "\n".join(parts)
     for owner, body in _bodies(value):
         methods = [
-            one
-            for one in body.body
-            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and not one.name.startswith("_")
+            statement
+            for statement in body.body
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+            and not statement.name.startswith("_")
         ]
         if methods and owner is not value:
             parts.append(f"### {owner.__name__}\n\n{_doc(body)}")
@@ -208,12 +213,12 @@ def _bodies(value: type) -> Iterator[tuple[type, ast.ClassDef]]:
 def _class_fields(node: ast.ClassDef) -> list[str]:
     """Fields and members of an enum, each with the docstring behind it."""
     lines = []
-    for index, one in enumerate(node.body):
-        match one:
+    for index, statement in enumerate(node.body):
+        match statement:
             case ast.AnnAssign(target=ast.Name(id=name)) if not name.startswith("_"):
-                text = f"- `{ast.unparse(one)}`"
+                text = f"- `{ast.unparse(statement)}`"
             case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("_"):
-                text = f"- `{ast.unparse(one)}`"
+                text = f"- `{ast.unparse(statement)}`"
             case _:
                 continue
         following = node.body[index + 1] if index + 1 < len(node.body) else None
@@ -225,7 +230,7 @@ def _class_fields(node: ast.ClassDef) -> list[str]:
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     if node.returns and any(
-        isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list
+        isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in node.decorator_list
     ):
         return f"```text\n{node.name}: {ast.unparse(node.returns)}\n```\n\nA property. {_doc(node)}"
     prefix = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"

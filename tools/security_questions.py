@@ -1,6 +1,6 @@
-"""Questions about quotas, credentials, tokens and log levels, as data, as requests, and their answers as data.
+"""Questions about quotas, credentials, tokens and log levels, as data, as requests, and the responses as data.
 
-`capture_security_answers.py` puts them to a stock controller, a test in tests/golden to ours.
+`capture_security_responses.py` puts them to a stock controller, a test in tests/golden to ours.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ LOGGER: Final = "org.apache.kafka.controller.QuorumController"
 """A logger that every controller of stock Kafka has."""
 
 Question = dict[str, Any]
-Answer = dict[str, Any]
+Response = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ QUOTAS: Final[Sequence[list[Any]]] = (
 )
 
 
-def ask_quotas(ask: Ask, question: list[Any], *, validate_only: bool) -> Answer:
+def ask_quotas(ask: Ask, question: list[Any], *, validate_only: bool) -> Response:
     """AlterClientQuotas."""
     request = quotas.AlterClientQuotasRequest(
         entries=tuple(
@@ -107,7 +107,7 @@ def ask_quotas(ask: Ask, question: list[Any], *, validate_only: bool) -> Answer:
         validate_only=validate_only,
     )
     entries = [
-        [sorted([part.entity_type, part.entity_name] for part in entry.entity), *_outcome(entry)]
+        [sorted([part.entity_type, part.entity_name] for part in entry.entity), *_error_fields(entry)]
         for entry in ask(request, DIRECT).entries
     ]
     return {"entries": sorted(entries, key=str)}
@@ -146,7 +146,7 @@ SCRAM: Final[Sequence[tuple[list[Any], list[Any]]]] = (
 )
 
 
-def ask_scram(ask: Ask, deletions: list[Any], upsertions: list[Any]) -> Answer:
+def ask_scram(ask: Ask, deletions: list[Any], upsertions: list[Any]) -> Response:
     """AlterUserScramCredentials."""
     values = [dict(zip(_SCRAM_FIELDS, upsertion, strict=True)) for upsertion in upsertions]
     request = scram.AlterUserScramCredentialsRequest(
@@ -155,12 +155,12 @@ def ask_scram(ask: Ask, deletions: list[Any], upsertions: list[Any]) -> Answer:
         ),
         upsertions=tuple(
             scram.ScramCredentialUpsertion(
-                **{key: value.encode() if key.startswith("salt") else value for key, value in one.items()}
+                **{key: value.encode() if key.startswith("salt") else value for key, value in change.items()}
             )
-            for one in values
+            for change in values
         ),
     )
-    results = [[result.user, *_outcome(result)] for result in ask(request, DIRECT).results]
+    results = [[result.user, *_error_fields(result)] for result in ask(request, DIRECT).results]
     return {"results": sorted(results, key=str)}
 
 
@@ -208,7 +208,7 @@ TOKENS: Final[Sequence[Question]] = (
     {"do": "renew", "by": _ALICE, "token": 0},
     {"do": "expire", "by": _ALICE, "token": 0, "period_ms": -5},
 )
-"""In this order; `token` is the number of the question that made it, and None a token that there never was."""
+"""Asked in this order; `token` is the number of the question that created it, None an unknown token."""
 
 
 @dataclass(slots=True)
@@ -217,8 +217,8 @@ class Tokens:
 
     hmacs: dict[int, bytes] = field(default_factory=dict)
 
-    def ask(self, ask: Ask, number: int, question: Question, now_ms: Callable[[], int]) -> Answer:
-        """One of the three requests about tokens. Times are minutes from now, or as they are if there is none."""
+    def ask(self, ask: Ask, number: int, question: Question, now_ms: Callable[[], int]) -> Response:
+        """Sends one of the three requests about tokens. Times are minutes from `now_ms`, or absolute."""
         caller = Caller(**question["by"])
         if question["do"] == "create":
             return self._create(ask, number, question, caller)
@@ -234,7 +234,7 @@ class Tokens:
             "expiry": expiry_ms if expiry_ms <= 0 else f"{round((expiry_ms - now_ms()) / MINUTE_MS)} min",
         }
 
-    def _create(self, ask: Ask, number: int, question: Question, caller: Caller) -> Answer:
+    def _create(self, ask: Ask, number: int, question: Question, caller: Caller) -> Response:
         is_old = caller.version is not None and caller.version < OWNER_SINCE
         owner_type, owner_name = ("", "") if is_old else question.get("owner", (None, None))
         request = create_token.CreateDelegationTokenRequest(
@@ -257,7 +257,7 @@ class Tokens:
             "owner": [response.principal_type, response.principal_name],
             "requester": None if requester is None else [requester, response.token_requester_principal_name],
             "issue": min(issue_ms, 1),
-            "minutes": [round((one - issue_ms) / MINUTE_MS) for one in (expiry_ms, max_ms)],
+            "minutes": [round((time_ms - issue_ms) / MINUTE_MS) for time_ms in (expiry_ms, max_ms)],
             "id_length": len(response.token_id),
             "hmac_length": len(response.hmac),
         }
@@ -297,7 +297,7 @@ LOGGERS: Final[Sequence[tuple[str, list[tuple[str, int, str | None]]]]] = (
 )
 
 
-def ask_levels(ask: Ask, node: str, operations: list[tuple[str, int, str | None]]) -> Answer:
+def ask_levels(ask: Ask, node: str, operations: list[tuple[str, int, str | None]]) -> Response:
     """IncrementalAlterConfigs of a BROKER_LOGGER."""
     resource = incremental_alter_configs.AlterConfigsResource(
         resource_type=BROKER_LOGGER,
@@ -311,22 +311,22 @@ def ask_levels(ask: Ask, node: str, operations: list[tuple[str, int, str | None]
         resources=(resource,), validate_only=False
     )
     (response,) = ask(request, DIRECT).responses
-    return {"outcome": _outcome(response)}
+    return {"outcome": _error_fields(response)}
 
 
-def ask_old_levels(ask: Ask, node: str) -> Answer:
+def ask_old_levels(ask: Ask, node: str) -> Response:
     """AlterConfigs of a BROKER_LOGGER."""
     resource = alter_configs.AlterConfigsResource(resource_type=BROKER_LOGGER, resource_name=node, configs=())
     request = alter_configs.AlterConfigsRequest(resources=(resource,), validate_only=False)
     (response,) = ask(request, DIRECT).responses
-    return {"outcome": _outcome(response)}
+    return {"outcome": _error_fields(response)}
 
 
-def _outcome(result: Any) -> list[Any]:
+def _error_fields(result: Any) -> list[Any]:
     return [int(result.error_code), result.error_message]
 
 
-def ask_all(ask: Ask, now_ms: Callable[[], int], wait: Callable[[], None]) -> dict[str, list[Answer]]:
+def ask_all(ask: Ask, now_ms: Callable[[], int], wait: Callable[[], None]) -> dict[str, list[Response]]:
     """Everything, in order. `wait` is called after each question about tokens."""
     tokens, about_tokens = Tokens(), []
     for number, question in enumerate(TOKENS):

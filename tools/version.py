@@ -29,7 +29,7 @@ PLACES = {
         r"(?:image|value): \S+/quorate(?:-lake)?:(\S+)",
     ),
 }
-"""By file, patterns whose group is the version."""
+"""Patterns by file; their group is the version."""
 
 
 def version() -> str:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         UnsupportedByServerError as UnsupportedByServerError,
         UnsupportedEndpointError as UnsupportedEndpointError,
     )
-    from quorate_admin.observing import (
+    from quorate_admin.metadata_log import (
         LiveImage as LiveImage,
         MetadataFeed as MetadataFeed,
         ObservingError as ObservingError,
@@ -133,7 +133,7 @@ _MODULES = {
     "MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError "
     "RequestTimeoutError ServerError TlsExpectedError UnreachableError "
     "UnsupportedByServerError UnsupportedEndpointError",
-    ".observing": "LiveImage MetadataFeed ObservingError load_live_image",
+    ".metadata_log": "LiveImage MetadataFeed ObservingError load_live_image",
     ".results": "Results",
     ".sync": "SyncAdminClient",
     ".types.acls": "ANY_ACL WILDCARD AccessControlEntry AccessControlEntryFilter AclBinding "

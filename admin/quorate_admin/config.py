@@ -25,9 +25,17 @@ BOOTSTRAP_CONTROLLERS = "bootstrap.controllers"
 
 _WITHOUT_EFFECT = frozenset(
     {
-        *("client.dns.lookup", "config.providers", "connections.max.idle.ms", "enable.metrics.push"),
-        *("metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
-        *("receive.buffer.bytes", "send.buffer.bytes", "security.providers"),
+        "client.dns.lookup",
+        "config.providers",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "receive.buffer.bytes",
+        "send.buffer.bytes",
+        "security.providers",
         "socket.connection.setup.timeout.max.ms",
     }
 )
@@ -198,7 +206,7 @@ _PARSERS: Mapping[str, Callable[[str, str], object]] = {
     **dict.fromkeys(("socket.connection.setup.timeout.ms", "metadata.max.age.ms"), _LONG),
     "metadata.recovery.rebootstrap.trigger.ms": _LONG,
 }
-"""How the properties are parsed, besides those of security; each field has the name of its property."""
+"""The parsers of properties, without those of security; each field has the name of its property."""
 
 
 def _check_timeouts(fields: dict[str, Any]) -> None:

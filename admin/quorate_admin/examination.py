@@ -8,11 +8,14 @@ could not be examined is in `Examination.unexamined`, with the reason.
 """
 
 import asyncio
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from quorate_protocol.image import BrokerRegistration, ControllerRegistration, MetadataImage
+from quorate_protocol.image.views import MIN_INSYNC_REPLICAS
+from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.client import AdminClient
@@ -22,8 +25,10 @@ from quorate_admin.diagnosis import (
     Examination,
     FeatureOutlook,
     LeaderView,
+    LevelProbe,
     NodeKind,
-    Probe,
+    PartitionFacts,
+    PartitionTally,
     QuorumSearch,
     RegisteredNode,
     Subject,
@@ -34,7 +39,6 @@ from quorate_admin.diagnosis import (
 )
 from quorate_admin.errors import AdminError, ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.leadership import find_leader
-from quorate_admin.partition_examination import PartitionsExamined, examine_partitions
 from quorate_admin.types.cluster import (
     ClusterDescription,
     FeatureDescription,
@@ -42,21 +46,58 @@ from quorate_admin.types.cluster import (
     NodeApiVersions,
     QuorumDescription,
 )
+from quorate_admin.types.configs import ConfigResource
+from quorate_admin.types.topics import PartitionDescription, TopicDescription
 
 if TYPE_CHECKING:
-    from quorate_admin.observing import LiveImage
+    from quorate_admin.metadata_log import LiveImage
+
 
 TIMEOUT_MS = 10_000
-"""The timeout of requests to the whole cluster, which nobody answers while there is no leader."""
+"""The timeout of requests to the whole cluster, which no node answers while there is no leader."""
 LEADER_TIMEOUT_MS = 5_000
-"""The timeout of the description of the quorum: with brokers, nobody gives one without a leader."""
+"""The timeout of the description of the quorum: brokers return none without a leader."""
 NODE_TIMEOUT_MS = 3_000
 """The timeout of requests to a single node, which may be down."""
 NODES_NAMED_MAX = 10
+TOPICS_PER_REQUEST = 500
+PARTITIONS_TIMEOUT_MS = 30_000
+"""The time after which the remaining topics are left out."""
+TOPICS_TIMEOUT_MS = 10_000
+"""The timeout of requests for descriptions of topics."""
 _STATIC_MIN_ISR = (
     "No dynamic config has min.insync.replicas of their topics. It may be in the brokers' files, which controllers "
     "do not have."
 )
+
+
+class ExaminedPartitions:
+    """The partitions that were counted, and the reasons why others, or their configs, were not."""
+
+    def __init__(self, registered: Collection[int]) -> None:
+        self._tally = PartitionTally(registered)
+        self.problem: str | None = None
+        """Why not all partitions were counted."""
+        self.min_isr_problem: str | None = None
+        """Why `min.insync.replicas` of some topics is unknown."""
+
+    @property
+    def facts(self) -> PartitionFacts:
+        """What was counted."""
+        return self._tally.facts()
+
+    def add(self, topic: TopicDescription, min_isr: int | None) -> None:
+        """Count the partitions of a topic."""
+        self._tally.add_topic()
+        for partition in topic.partitions:
+            self._tally.add(
+                topic.name,
+                partition.partition,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                has_leader=partition.leader is not None,
+                min_isr=min_isr,
+            )
 
 
 async def examine(admin: AdminClient, config: AdminConfig) -> Examination:
@@ -86,7 +127,7 @@ async def _lists_no_broker(direct: AdminClient) -> bool:
 
 async def _examine_led(admin: AdminClient, config: AdminConfig) -> Examination:
     facts, described_at_s = await _examine(admin, config)
-    return await _with_new_leader_heard(admin, facts, described_at_s)
+    return await _with_settled_leader(admin, facts, described_at_s)
 
 
 async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination, float]:
@@ -94,13 +135,13 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
     cluster = await admin.describe_cluster(
         include_fenced_brokers=not config.is_to_controllers, timeout_ms=TIMEOUT_MS
     )
-    (quorum, quorum_error, described_at_s), spoken, log, described = await asyncio.gather(
+    (quorum, quorum_error, described_at_s), responses, log, described = await asyncio.gather(
         _quorum(admin),
         _ask_nodes(admin, cluster),
         _read_log(config),
         _describe_partitions(admin, config, cluster),
     )
-    features = _newest(spoken.answers.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
+    features = _newest(responses.versions.values()) or await admin.describe_features(timeout_ms=TIMEOUT_MS)
     facts = Examination(
         cluster_id=cluster.cluster_id,
         quorum=quorum,
@@ -108,27 +149,27 @@ async def _examine(admin: AdminClient, config: AdminConfig) -> tuple[Examination
         features=features,
         controllers=_listed(cluster, NodeKind.CONTROLLER) if config.is_to_controllers else None,
         brokers=None if config.is_to_controllers else _listed(cluster, NodeKind.BROKER),
-        unreachable=spoken.reasons,
-        misrouted=spoken.misrouted,
-        answering=frozenset(spoken.answering),
-        unidentified=spoken.unidentified,
+        unreachable=responses.reasons,
+        misrouted=responses.misrouted,
+        answering=frozenset(responses.answering),
+        unidentified=responses.unidentified,
     )
     facts = _with_partitions(facts, described) if log is None else _with_log(facts, log)
-    facts = replace(facts, unexamined={**facts.unexamined, **_unexamined(quorum_error, spoken)})
+    facts = replace(facts, unexamined={**facts.unexamined, **_unexamined(quorum_error, responses)})
     if quorum is None:
         return facts, described_at_s  # without a leader no level can be validated
-    found = await _outlooks(admin, facts, _supported(spoken.answers.values(), features))
-    problems = dict.fromkeys(str(one) for one in found if isinstance(one, AdminError))
+    found = await _outlooks(admin, facts, _supported(responses.versions.values(), features))
+    problems = dict.fromkeys(str(error) for error in found if isinstance(error, AdminError))
     facts = replace(
         facts,
-        outlooks=tuple(one for one in found if isinstance(one, FeatureOutlook)),
+        outlooks=tuple(outlook for outlook in found if isinstance(outlook, FeatureOutlook)),
         outlook_problem="; ".join(problems) or None,
     )
     return facts, described_at_s
 
 
 def _leaderless(search: QuorumSearch) -> Examination:
-    """The facts without a leader: what each controller said by itself."""
+    """The facts without a leader: what each controller reported by itself."""
     reason = "there is no leader"
     return Examination(
         cluster_id=search.cluster_id,
@@ -155,7 +196,7 @@ def _with_log(facts: Examination, log: "LiveImage | AdminError") -> Examination:
     )
 
 
-def _with_partitions(facts: Examination, described: PartitionsExamined) -> Examination:
+def _with_partitions(facts: Examination, described: ExaminedPartitions) -> Examination:
     """Add what brokers describe."""
     partitions = described.facts
     unexamined = {Subject.REGISTRATIONS: "brokers do not return registrations of controllers"}
@@ -167,25 +208,23 @@ def _with_partitions(facts: Examination, described: PartitionsExamined) -> Exami
     return replace(facts, partitions=partitions if is_known else None, unexamined=unexamined)
 
 
-def _unexamined(quorum_error: AdminError | None, spoken: "_Spoken") -> dict[Subject, str]:
+def _unexamined(quorum_error: AdminError | None, responses: "_NodeResponses") -> dict[Subject, str]:
     """The quorum and addresses, if nodes did not return them to this client."""
     found = {}
     if isinstance(quorum_error, UnsupportedByServerError) or (
         isinstance(quorum_error, ServerError) and quorum_error.error_code in _NO_REFUSALS
     ):
         found[Subject.QUORUM] = str(quorum_error)
-    if spoken.unidentified:
-        named = ", ".join(map(str, sorted(spoken.unidentified)[:NODES_NAMED_MAX]))
+    if responses.unidentified:
+        named = ", ".join(map(str, sorted(responses.unidentified)[:NODES_NAMED_MAX]))
         found[Subject.ADDRESSES] = (
             f"These nodes answer, and do not return their configs to this client: {named}."
         )
     return found
 
 
-async def _with_new_leader_heard(
-    admin: AdminClient, facts: Examination, described_at_s: float
-) -> Examination:
-    """Describe the quorum again, after a while, if a new leader has not yet heard from a node that matters."""
+async def _with_settled_leader(admin: AdminClient, facts: Examination, described_at_s: float) -> Examination:
+    """Describe the quorum again, after a while, if a node that matters has not yet fetched from a new leader."""
     if facts.quorum is None:
         return facts
     judged = judge(facts)
@@ -204,18 +243,18 @@ async def _with_new_leader_heard(
 
 
 @dataclass(slots=True)
-class _Spoken:
+class _NodeResponses:
     """The responses of single nodes, the reasons why others did not answer, and which node each address leads to."""
 
-    answers: dict[int, NodeApiVersions] = field(default_factory=dict)
+    versions: dict[int, NodeApiVersions] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
     misrouted: dict[int, str] = field(default_factory=dict)
     answering: set[int] = field(default_factory=set)
 
     @property
     def unidentified(self) -> frozenset[int]:
-        """The nodes at whose addresses a server answers that does not say which node it is."""
-        return frozenset(self.answers) - self.answering - frozenset(self.misrouted)
+        """The nodes at whose addresses a server answers without an id."""
+        return frozenset(self.versions) - self.answering - frozenset(self.misrouted)
 
 
 async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, AdminError | None, float]:
@@ -227,44 +266,44 @@ async def _quorum(admin: AdminClient) -> tuple[QuorumDescription | None, AdminEr
     return quorum, problem, asyncio.get_running_loop().time()
 
 
-async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _Spoken:
-    spoken = _Spoken()
+async def _ask_nodes(admin: AdminClient, cluster: ClusterDescription) -> _NodeResponses:
+    responses = _NodeResponses()
 
     async def ask(node_id: int) -> None:
         try:
-            spoken.answers[node_id] = await admin.node_api_versions(node_id, timeout_ms=NODE_TIMEOUT_MS)
+            responses.versions[node_id] = await admin.node_api_versions(node_id, timeout_ms=NODE_TIMEOUT_MS)
         except AdminError as error:
-            spoken.reasons[node_id] = str(error)
+            responses.reasons[node_id] = str(error)
 
     async def recognize(node_id: int, address: Address) -> None:
         is_there = await admin.is_node_at(address, node_id, cluster.cluster_id, timeout_ms=NODE_TIMEOUT_MS)
         if is_there is False:
-            spoken.misrouted[node_id] = str(address)
+            responses.misrouted[node_id] = str(address)
         elif is_there:
-            spoken.answering.add(node_id)
+            responses.answering.add(node_id)
 
     await asyncio.gather(
         *(ask(node.node_id) for node in cluster.nodes),
         *(recognize(node.node_id, Address(node.host, node.port)) for node in cluster.nodes),
     )
-    return spoken
+    return responses
 
 
 async def _describe_partitions(
     admin: AdminClient, config: AdminConfig, cluster: ClusterDescription
-) -> PartitionsExamined:
+) -> ExaminedPartitions:
     """What brokers describe; nothing with bootstrap controllers, which have the log."""
     registered = frozenset(node.node_id for node in cluster.nodes)
     if config.is_to_controllers:
-        return PartitionsExamined(registered)
-    return await examine_partitions(admin, registered)
+        return ExaminedPartitions(registered)
+    return await _examine_partitions(admin, registered)
 
 
 async def _read_log(config: AdminConfig) -> "LiveImage | AdminError | None":
     """The metadata image, closed, or why it could not be read; None with bootstrap servers, which do not have it."""
     if not config.is_to_controllers:
         return None
-    from quorate_admin.observing import LiveImage  # noqa: PLC0415 - with brokers, it is not needed
+    from quorate_admin.metadata_log import LiveImage  # noqa: PLC0415 - with brokers, it is not needed
 
     try:
         async with LiveImage(config) as live:
@@ -289,7 +328,7 @@ async def _outlooks(
             _probed(admin, probe_outlook(feature, finalized.get(feature, 0), target))
             for feature, target in sorted(supported.items())
         ]
-    return await asyncio.gather(*(_or_error(one) for one in asking))
+    return await asyncio.gather(*(_or_error(outlook) for outlook in asking))
 
 
 async def _or_error(asking: Awaitable[FeatureOutlook]) -> FeatureOutlook | AdminError:
@@ -304,14 +343,14 @@ async def _confirmed(admin: AdminClient, outlook: FeatureOutlook) -> FeatureOutl
     """The outlook, after the active controller validated its highest level."""
     if outlook.reachable <= outlook.finalized:
         return outlook
-    refusal = await _refusal(admin, Probe(feature=outlook.feature, level=outlook.reachable))
+    refusal = await _refusal(admin, LevelProbe(feature=outlook.feature, level=outlook.reachable))
     if refusal is None:
         return outlook
     return replace(outlook, reachable=outlook.finalized, obstacle=outlook.obstacle or refusal)
 
 
 async def _probed(
-    admin: AdminClient, probing: Generator[Probe, str | None, FeatureOutlook]
+    admin: AdminClient, probing: Generator[LevelProbe, str | None, FeatureOutlook]
 ) -> FeatureOutlook:
     response: str | None = None
     try:
@@ -324,7 +363,7 @@ async def _probed(
         return outlook
 
 
-async def _refusal(admin: AdminClient, probe: Probe) -> str | None:
+async def _refusal(admin: AdminClient, probe: LevelProbe) -> str | None:
     """The reason why a level would be refused; None if it would be accepted. Raises AdminError if unknown."""
     try:
         await admin.update_features(
@@ -341,16 +380,16 @@ _NO_REFUSALS = frozenset((ErrorCode.cluster_authorization_failed, ErrorCode.unsu
 """Errors that are not about the level."""
 
 
-def _newest(answers: Iterable[NodeApiVersions]) -> FeatureDescription | None:
+def _newest(responses: Iterable[NodeApiVersions]) -> FeatureDescription | None:
     """The feature levels from the node that has read the log furthest."""
-    newest = max(answers, key=lambda one: one.finalized_features_epoch, default=None)
+    newest = max(responses, key=lambda response: response.finalized_features_epoch, default=None)
     return None if newest is None else newest.features
 
 
-def _supported(answers: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
+def _supported(responses: Iterable[NodeApiVersions], features: FeatureDescription) -> dict[str, int]:
     """The highest level of each feature that any node supports."""
     highest = {name: high for name, (_, high) in features.supported.items()}
-    for response in answers:
+    for response in responses:
         for name, (_, high) in response.supported_features.items():
             highest[name] = max(high, highest.get(name, 0))
     return highest
@@ -368,16 +407,16 @@ def _listed(cluster: ClusterDescription, kind: NodeKind) -> dict[int, Registered
 def controllers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
     """Returns the registered controllers by node id."""
     return {
-        node_id: _registered(NodeKind.CONTROLLER, node_id, one)
-        for node_id, one in image.cluster.controllers.items()
+        node_id: _registered(NodeKind.CONTROLLER, node_id, registration)
+        for node_id, registration in image.cluster.controllers.items()
     }
 
 
 def brokers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
     """Returns the registered brokers by node id."""
     return {
-        node_id: _registered(NodeKind.BROKER, node_id, one, fenced=one.fenced)
-        for node_id, one in image.cluster.brokers.items()
+        node_id: _registered(NodeKind.BROKER, node_id, registration, fenced=registration.fenced)
+        for node_id, registration in image.cluster.brokers.items()
     }
 
 
@@ -395,3 +434,67 @@ def _registered(
         features=dict(registration.supported_features),
         fenced=fenced,
     )
+
+
+async def _examine_partitions(admin: AdminClient, registered: Collection[int]) -> ExaminedPartitions:
+    """Count the partitions that brokers describe to this client. `registered` are the ids of all brokers.
+
+    Topics that the client may not describe are not listed to it. Errors are in the result.
+    """
+    examined = ExaminedPartitions(registered)
+    ends_at = time.monotonic() + PARTITIONS_TIMEOUT_MS / 1000
+
+    def left_ms() -> int:
+        return min(TOPICS_TIMEOUT_MS, max(1, round((ends_at - time.monotonic()) * 1000)))
+
+    try:
+        async with asyncio.timeout(PARTITIONS_TIMEOUT_MS / 1000):
+            names = sorted(await admin.list_topics(list_internal=True, timeout_ms=left_ms()))
+            for at in range(0, len(names), TOPICS_PER_REQUEST):
+                await _examine_topics(admin, names[at : at + TOPICS_PER_REQUEST], examined, left_ms())
+    except AdminError as error:
+        examined.problem = str(error)
+    except TimeoutError:
+        examined.problem = f"the brokers did not describe the other topics in {PARTITIONS_TIMEOUT_MS} ms"
+    return examined
+
+
+async def _examine_topics(
+    admin: AdminClient, names: Sequence[str], examined: ExaminedPartitions, timeout_ms: int
+) -> None:
+    described = await admin.describe_topics(names, timeout_ms=timeout_ms)
+    for error in described.errors.values():
+        if error.error_code is not ErrorCode.unknown_topic_or_partition:  # deleted since it was listed
+            examined.problem = str(error)
+    lacking = [
+        topic.name for topic in described.values.values() if any(map(_lacks_replicas, topic.partitions))
+    ]
+    min_isr = await _min_isr(admin, lacking, examined, timeout_ms) if lacking else {}
+    for topic in described.values.values():
+        examined.add(topic, min_isr.get(topic.name))
+
+
+def _lacks_replicas(partition: PartitionDescription) -> bool:
+    return partition.leader is not None and len(partition.isr) < len(partition.replicas)
+
+
+async def _min_isr(
+    admin: AdminClient, names: Sequence[str], examined: ExaminedPartitions, timeout_ms: int
+) -> Mapping[str, int]:
+    """`min.insync.replicas` by topic, of those that brokers return."""
+    resources = {name: ConfigResource(ConfigResourceType.TOPIC, name) for name in names}
+    try:
+        configs = await admin.describe_configs(resources.values(), timeout_ms=timeout_ms)
+    except AdminError as refused:
+        examined.min_isr_problem = str(refused)
+        return {}
+    for error in configs.errors.values():
+        examined.min_isr_problem = str(error)
+    found = {
+        name: next(
+            (entry.value for entry in configs.values.get(resource, ()) if entry.name == MIN_INSYNC_REPLICAS),
+            None,
+        )
+        for name, resource in resources.items()
+    }
+    return {name: int(value) for name, value in found.items() if value is not None and value.isdecimal()}

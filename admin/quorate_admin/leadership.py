@@ -1,6 +1,6 @@
-"""Looks for the leader of a quorum at each controller by itself, so that a lost quorum is reported within seconds.
+"""Asks each controller by itself for the leader, so that a lost quorum is reported within seconds.
 
-A client that waits for a leader asks again until `default.api.timeout.ms`, a minute, and can't say who is missing.
+A client that waits for a leader retries until `default.api.timeout.ms`, a minute, and can't name the missing voters.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.identity import node_question
 
 from quorate_admin.config import Address, AdminConfig
-from quorate_admin.diagnosis.leadership import AskedController, QuorumSearch
+from quorate_admin.diagnosis.quorum_search import AskedController, QuorumSearch
 from quorate_admin.errors import (
     AdminError,
     ConnectionFailedError,
@@ -28,19 +28,19 @@ from quorate_admin.operations.cluster import api_versions_of
 from quorate_admin.operations.controllers import describe_quorum_request, metadata_partitions
 
 ASK_TIMEOUT_MS: Final = 2_000
-"""The time that each controller gets to answer."""
+"""The timeout of the requests to a controller."""
 DETAILS_TIMEOUT_MS: Final = 1_000
-"""The time for what not every controller says at once: those of Quorate load their metadata for 5 s at most."""
+"""The timeout of details that some controllers return late: those of Quorate load their metadata for 5 s at most."""
 REFUSED_WAIT_MS: Final = 2_000
-"""How long nobody may listen at any address before that is reported: a node that restarts listens again soon."""
+"""All addresses refuse connections for this long before that is reported: a node that restarts listens again soon."""
 LEADER_WAIT_MS: Final = 5_000
-"""How long a quorum may have no leader before that is reported: an election after a failure takes less."""
+"""A quorum has no leader for this long before that is reported: an election after a failure takes less."""
 SEARCH_EVERY_MS: Final = 500
 ADDRESSES_MAX: Final = 64
 _STATIC_VOTERS: Final = "controller.quorum.voters"
 _BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
 _OWN_ID: Final = re.compile(r"expected (\d+)")
-_NOBODY: Final = -1
+_UNUSED_ID: Final = -1
 _LEADERLESS: Final = frozenset(
     {
         ErrorCode.unsupported_version,
@@ -49,7 +49,7 @@ _LEADERLESS: Final = frozenset(
         ErrorCode.request_timed_out,
     }
 )
-"""What controllers answer without a leader, among other reasons."""
+"""Error codes of controllers without a leader, among other reasons."""
 
 _Result = TypeVar("_Result")
 
@@ -57,9 +57,9 @@ _Result = TypeVar("_Result")
 async def until_led(
     config: AdminConfig, working: "asyncio.Future[_Result]", started_ms: int, *, is_patient: bool = False
 ) -> _Result:
-    """The result of what a client began at `started_ms` of the event loop's clock.
+    """The result of the work that a client began at `started_ms` of the event loop's clock.
 
-    Unless `is_patient`, it is cancelled within seconds if its quorum turns out to have no leader.
+    Unless `is_patient`, the work is cancelled within seconds if the quorum has no leader.
 
     Raises:
         NoLeaderError: no controller leads; also in place of an error that is due to that.
@@ -67,13 +67,13 @@ async def until_led(
         AdminError: from the client.
     """
     is_ended = is_patient or working.done()
-    watching = None if is_ended else asyncio.ensure_future(_problem(config, started_ms))
+    leader_check = None if is_ended else asyncio.ensure_future(_problem(config, started_ms))
     problem: AdminError | None = None
     try:
-        if watching is not None:
-            tasks: list[asyncio.Future[Any]] = [working, watching]
+        if leader_check is not None:
+            tasks: list[asyncio.Future[Any]] = [working, leader_check]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done() and (problem := watching.result()) is not None:
+            if not working.done() and (problem := leader_check.result()) is not None:
                 raise problem
         return await working
     except AdminError as error:
@@ -84,7 +84,7 @@ async def until_led(
             raise
         raise NoLeaderError(str(search)) from error
     finally:
-        for task in (working, watching):
+        for task in (working, leader_check):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
@@ -97,7 +97,7 @@ def _may_lack_leader(error: AdminError) -> bool:
 
 
 async def _problem(config: AdminConfig, started_ms: int) -> AdminError | None:
-    """The error if nobody leads or answers; None if there is a leader, or if that can't be found out."""
+    """The error if no controller leads or answers; None if one leads, or if that is unknown."""
     try:
         search = await find_leader(config, started_ms=started_ms)
     except UnreachableError as error:
@@ -106,10 +106,10 @@ async def _problem(config: AdminConfig, started_ms: int) -> AdminError | None:
 
 
 async def find_leader(config: AdminConfig, *, started_ms: int | None = None) -> QuorumSearch:
-    """The first search that finds a leader, or the last one if there is none LEADER_WAIT_MS after `started_ms`.
+    """The first search that finds a leader, or the last one LEADER_WAIT_MS after `started_ms`.
 
     Raises:
-        UnreachableError: nobody has listened at any address for REFUSED_WAIT_MS, or answered for LEADER_WAIT_MS.
+        UnreachableError: all addresses refused connections for REFUSED_WAIT_MS, or none answered for LEADER_WAIT_MS.
     """
     since_ms = now_ms() if started_ms is None else started_ms
     while True:
@@ -117,7 +117,9 @@ async def find_leader(config: AdminConfig, *, started_ms: int | None = None) -> 
         waited_ms = now_ms() - since_ms
         if not search.answering:
             if waited_ms >= (REFUSED_WAIT_MS if search.is_refused else LEADER_WAIT_MS):
-                raise UnreachableError({one.address: one.problem or "" for one in search.asked})
+                raise UnreachableError(
+                    {controller.address: controller.problem or "" for controller in search.asked}
+                )
         elif search.is_led is not False or waited_ms >= LEADER_WAIT_MS:
             return search
         await asyncio.sleep(SEARCH_EVERY_MS / 1000)
@@ -131,9 +133,9 @@ async def search_quorum(config: AdminConfig) -> QuorumSearch:
         if address in asked or len(asked) >= ADDRESSES_MAX:
             return
         asked[address] = AskedController(address=str(address), problem=f"{address}: it was not asked")
-        answer, others = await _ask(address, config)
-        asked[address] = answer
-        if config.follow_advertised and not answer.leads:
+        controller, others = await _ask(address, config)
+        asked[address] = controller
+        if config.follow_advertised and not controller.leads:
             await asyncio.gather(*(visit(other) for other in others))
 
     await asyncio.gather(
@@ -143,7 +145,7 @@ async def search_quorum(config: AdminConfig) -> QuorumSearch:
 
 
 async def _ask(address: Address, config: AdminConfig) -> tuple[AskedController, tuple[Address, ...]]:
-    """What the controller at an address says, and the addresses of others that it names."""
+    """What the controller at an address reports, and the addresses of others that it names."""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
             connection = await Connection.open(
@@ -158,7 +160,7 @@ async def _ask(address: Address, config: AdminConfig) -> tuple[AskedController, 
     except (ConnectionFailedError, RequestTimeoutError) as error:
         problem, is_refused = str(error), isinstance(error.__cause__, ConnectionRefusedError)
     except AdminError:
-        return AskedController(address=str(address)), ()  # somebody is there, and does not say more
+        return AskedController(address=str(address)), ()  # a server is there, and refuses more
     return AskedController(address=str(address), problem=problem, is_refused=is_refused), ()
 
 
@@ -184,7 +186,7 @@ async def _ask_over(connection: Connection) -> tuple[AskedController, tuple[Addr
         and bool(quorum.nodes)
         and partition.leader_id >= 0,
         epoch=-1 if partition is None else partition.leader_epoch,
-        voters={one: tuple(map(str, addresses)) for one, addresses in voters.items()},
+        voters={voter_id: tuple(map(str, addresses)) for voter_id, addresses in voters.items()},
         # Stock Kafka reports leader 0 with this error, Quorate none with -1.
         is_empty=leads is False and not voters and partition is not None and partition.leader_id < 0,
         features=versions.features,
@@ -193,7 +195,7 @@ async def _ask_over(connection: Connection) -> tuple[AskedController, tuple[Addr
 
 
 async def _cluster_id(connection: Connection) -> str | None:
-    """The id of the controller's cluster; None if it does not say so in time."""
+    """The id of the controller's cluster; None without a response in time."""
     with suppress(AdminError):
         response = await connection.request(
             describe_cluster_request(is_to_controllers=True), DETAILS_TIMEOUT_MS
@@ -203,12 +205,12 @@ async def _cluster_id(connection: Connection) -> str | None:
 
 
 async def _configs(connection: Connection) -> tuple[int | None, Mapping[str, str | None]]:
-    """The controller's id, None if it does not say so in time, and what it is configured with.
+    """The controller's id, None without a response in time, and what it is configured with.
 
     Its error message for the id of another node has its own id.
     """
     with suppress(AdminError):
-        response = await connection.request(node_question([_NOBODY]), DETAILS_TIMEOUT_MS)
+        response = await connection.request(node_question([_UNUSED_ID]), DETAILS_TIMEOUT_MS)
         found = _OWN_ID.search(response.results[0].error_message or "") if response.results else None
         if found is None:
             return None, {}
@@ -228,7 +230,7 @@ def _static_voters(text: str) -> Mapping[int, tuple[Address, ...]]:
 
 
 def _listed(text: str) -> tuple[Address, ...]:
-    """The addresses of `host:port,...`; those that are none are left out, because they are another node's."""
+    """The addresses of `host:port,...`; invalid ones are left out: they are in the config of another node."""
     found = []
     for part in text.split(","):
         with suppress(ValueError):

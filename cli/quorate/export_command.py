@@ -44,7 +44,7 @@ def export(
 ) -> None:
     """Print the topics and users of a cluster as manifests: applied to it, they change nothing.
 
-    Internal topics are left out, and so are passwords, which brokers do not tell: users have ACLs and quotas, and a
+    Internal topics are left out, and so are passwords, which brokers do not return: users have ACLs and quotas, and a
     warning names those with SCRAM credentials.
     """
     target = _target(context, cluster, secret)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark_quorate.tables.contract import Table
 
 SHOWN_ROWS = 100
-MOMENT_HELP = "A time (UTC) such as 2026-01-31T12:00:00, or an offset, before whose record it is."
+MOMENT_HELP = "A time (UTC) such as 2026-01-31T12:00:00, or an offset: the state before its record."
 
 app = typer.Typer(
     add_completion=False,
@@ -47,7 +47,7 @@ LakeArgument = Annotated[str, typer.Argument(metavar="LAKE", help="Directory of 
 ToOption = Annotated[str, option("LAKE", "Directory of the lake.", names=("--to",))]
 MasterOption = Annotated[
     str | None,
-    option(None, "Spark's master. Default: local[*], or that of spark-submit.", names=("--master",)),
+    option(None, "Spark's master (default: local[*], or that of spark-submit).", names=("--master",)),
 ]
 ConfOption = Annotated[
     list[str] | None,
@@ -55,14 +55,12 @@ ConfOption = Annotated[
 ]
 FormatOption = Annotated[
     str | None,
-    option("parquet|delta", "Format of a new lake. Default: parquet.", names=("--format",)),
+    option("parquet|delta", "Format of a new lake (default: parquet).", names=("--format",)),
 ]
 TablesOption = Annotated[
-    str | None, option("A,B", "Build only these tables. Default: all.", names=("--tables",))
+    str | None, option("A,B", "Build only these tables (default: all).", names=("--tables",))
 ]
-OutputOption = Annotated[
-    Output, option(None, "Text for people or JSON for programs.", names=("--output", "-o"))
-]
+OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
 @app.callback()
@@ -195,11 +193,11 @@ def compact(
 def show(
     where: LakeArgument,
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="TABLE…", help="Default: list the tables.")
+        list[str] | None, typer.Argument(metavar="TABLE…", help="The tables (default: list them).")
     ] = None,
-    cluster_id: Annotated[str | None, option(None, "Only this cluster. Default: all.")] = None,
+    cluster_id: Annotated[str | None, option(None, "Only this cluster (default: all).")] = None,
     limit: Annotated[
-        int | None, option(None, "Rows per table. Default: 100, or all for JSON.", min=1)
+        int | None, option(None, "Rows per table (default: 100, or all for JSON).", min=1)
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -230,7 +228,7 @@ def show(
             heading = list(rows[0]) if rows else []
             write(
                 f"{name}\n"
-                + (_table(heading, [[row[one] for one in heading] for row in rows]) or "(no rows)\n")
+                + (_table(heading, [[row[column] for column in heading] for row in rows]) or "(no rows)\n")
             )
 
 
@@ -239,12 +237,14 @@ def diff(
     where: LakeArgument,
     before: Annotated[str, typer.Argument(metavar="BEFORE", help=MOMENT_HELP)],
     after: Annotated[
-        str | None, typer.Argument(metavar="[AFTER]", help="A later one. Default: the end of the history.")
+        str | None, typer.Argument(metavar="[AFTER]", help="A later one (default: the end of the history).")
     ] = None,
-    cluster_id: Annotated[str | None, option(None, "The cluster. Default: the only one of the lake.")] = None,
+    cluster_id: Annotated[
+        str | None, option(None, "The cluster (default: the only one of the lake).")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print what changed in a cluster's metadata between two moments. Needs no Java.
+    """Print what changed in a cluster's metadata between two times or offsets. Needs no Java.
 
     Names are those of the metadata shell. Secrets are not in a lake, so that their changes are not shown.
     """
@@ -269,7 +269,7 @@ def report(
     where: LakeArgument,
     to: Annotated[Path, option("FILE", "The HTML file to write.")],
     cluster_id: Annotated[
-        str | None, option(None, "Only this cluster. Default: all.", names=("--cluster", "--cluster-id"))
+        str | None, option(None, "Only this cluster (default: all).", names=("--cluster", "--cluster-id"))
     ] = None,
     since: Annotated[datetime | None, option(None, "UTC: 2026-01-31 or 2026-01-31T12:00:00.")] = None,
     until: Annotated[datetime | None, option(None, "UTC, exclusive.")] = None,
@@ -309,7 +309,7 @@ def _failures_reported() -> Iterator[None]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yields a function that tells whether Ctrl-C or SIGTERM arrived. An exception would break calls to the JVM."""
+    """Yields a function that returns whether Ctrl-C or SIGTERM arrived. An exception would break calls to the JVM."""
     arrived = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
@@ -366,10 +366,10 @@ def _report_spark_failures() -> Iterator[None]:
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:
     settings = {}
-    for one in conf:
-        key, separator, value = one.partition("=")
+    for setting in conf:
+        key, separator, value = setting.partition("=")
         if not separator or not key:
-            raise LakeError(f"--conf {one}: must be KEY=VALUE")
+            raise LakeError(f"--conf {setting}: must be KEY=VALUE")
         settings[key] = value
     return settings
 
@@ -409,5 +409,5 @@ def _show_summary(found: Lake, summary: Mapping[str, Any], output: Output) -> No
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    shown = [["" if one is None else str(one) for one in row] for row in rows]
+    shown = [["" if cell is None else str(cell) for cell in row] for row in rows]
     return table_text(heading, shown) if heading else ""

@@ -11,10 +11,10 @@ from typer.main import get_command
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Command:
     """A command of another module, which has a Typer app.
 
-    `is_member`: the module's app has several commands, and this is the one with the part's name.
+    `is_member`: the module's app has several commands, and this is the one of the same name.
     """
 
     module: str
@@ -27,69 +27,75 @@ TOOLS = "quorate.tools"
 CLUSTERS = "quorate.clusters.command"
 """The commands for clusters on Kubernetes, which `kubectl quorate` has too."""
 
-PARTS = {
-    "acls": Part(f"{TOOLS}.acls.command", "Add, remove and list access control entries."),
-    "broker-api-versions": Part(
+COMMANDS = {
+    "acls": Command(f"{TOOLS}.acls.command", "Add, remove and list access control entries."),
+    "broker-api-versions": Command(
         f"{TOOLS}.broker_api_versions", "List the APIs of each broker and their versions."
     ),
-    "cluster": Part(f"{TOOLS}.cluster", "Cluster id, endpoints, registrations of brokers and controllers."),
-    "configs": Part(f"{TOOLS}.configs.command", "Describe and alter configs, quotas and SCRAM users."),
-    "delegation-tokens": Part(f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."),
-    "doctor": Part(f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades."),
-    "export": Part("quorate.export_command", "Print topics and users of a cluster as manifests."),
-    "features": Part(f"{TOOLS}.features.command", "Describe, upgrade and downgrade feature levels."),
-    "lake": Part("quorate.lake_command", "Keep the metadata history of clusters as tables, on Spark."),
-    "leader-election": Part(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
-    "metadata-quorum": Part(
+    "cluster": Command(
+        f"{TOOLS}.cluster", "Cluster id, endpoints, registrations of brokers and controllers."
+    ),
+    "configs": Command(f"{TOOLS}.configs.command", "Describe and alter configs, quotas and SCRAM users."),
+    "delegation-tokens": Command(
+        f"{TOOLS}.delegation_tokens", "Create, renew, expire, list delegation tokens."
+    ),
+    "doctor": Command(f"{TOOLS}.doctor", "Find problems of a cluster and blockers of upgrades."),
+    "export": Command("quorate.export_command", "Print topics and users of a cluster as manifests."),
+    "features": Command(f"{TOOLS}.features", "Describe, upgrade and downgrade feature levels."),
+    "lake": Command("quorate.lake_command", "Keep the metadata history of clusters as tables, on Spark."),
+    "leader-election": Command(f"{TOOLS}.leader_election", "Elect preferred, or any, leaders of partitions."),
+    "metadata-quorum": Command(
         f"{TOOLS}.metadata_quorum.command", "Describe the controller quorum; add, remove voters."
     ),
-    "metadata-shell": Part(
+    "metadata-shell": Command(
         f"{TOOLS}.metadata_shell.command", "Browse a cluster's metadata, live or from a file."
     ),
-    "reassign-partitions": Part(f"{TOOLS}.reassign_partitions.command", "Move replicas between brokers."),
-    "topics": Part(f"{TOOLS}.topics.command", "Create, delete, describe and change topics."),
-    "completion": Part("quorate.completion", "Print the completion script of a shell."),
-    "controller": Part("quorate_controller.commands", "Format and run a controller with Kafka's properties."),
-    "decommission": Part(CLUSTERS, "Decommission nodes of a cluster on Kubernetes.", is_member=True),
-    "pause": Part(CLUSTERS, "Pause the operator for a cluster on Kubernetes.", is_member=True),
-    "restart": Part(CLUSTERS, "Restart nodes of a cluster on Kubernetes.", is_member=True),
-    "resume": Part(CLUSTERS, "Resume the operator for a cluster on Kubernetes.", is_member=True),
-    "status": Part(CLUSTERS, "Show the status of clusters on Kubernetes.", is_member=True),
-    "plan": Part(
+    "reassign-partitions": Command(f"{TOOLS}.reassign_partitions.command", "Move replicas between brokers."),
+    "topics": Command(f"{TOOLS}.topics.command", "Create, delete, describe and change topics."),
+    "completion": Command("quorate.completion", "Print the completion script of a shell."),
+    "controller": Command(
+        "quorate_controller.commands", "Format and run a controller with Kafka's properties."
+    ),
+    "decommission": Command(CLUSTERS, "Decommission nodes of a cluster on Kubernetes.", is_member=True),
+    "pause": Command(CLUSTERS, "Pause the operator for a cluster on Kubernetes.", is_member=True),
+    "restart": Command(CLUSTERS, "Restart nodes of a cluster on Kubernetes.", is_member=True),
+    "resume": Command(CLUSTERS, "Resume the operator for a cluster on Kubernetes.", is_member=True),
+    "status": Command(CLUSTERS, "Show the status of clusters on Kubernetes.", is_member=True),
+    "plan": Command(
         "quorate.play.plan_command", "Print what `quorate play` would do for manifests, with reasons."
     ),
-    "operator": Part("quorate.operator_command", "Run the operator for Kubernetes."),
-    "play": Part("quorate.play.command", "Run a whole cluster on this machine from manifests."),
+    "operator": Command("quorate.operator_command", "Run the operator for Kubernetes."),
+    "play": Command("quorate.play.command", "Run a whole cluster on this machine from manifests."),
 }
 
 
 class LazyCommand(TyperGroup):
     """A placeholder in the list of commands; the module of the command is imported when it is called."""
 
-    def __init__(self, name: str, part: Part) -> None:
-        super().__init__(name=name, help=part.help)
-        self._part = part
+    def __init__(self, name: str, found: Command) -> None:
+        super().__init__(name=name, help=found.help)
+        self._command = found
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which replaces this one."""
-        command = get_command(importlib.import_module(self._part.module).app)
-        if self._part.is_member:
+        command = get_command(importlib.import_module(self._command.module).app)
+        if self._command.is_member:
             assert isinstance(command, TyperGroup)
             command = command.commands[str(self.name)]
         return command.make_context(info_name, args, parent, **extra)
 
 
 class RootGroup(TyperGroup):
-    """The commands of this module and those of PARTS."""
+    """The commands of this module and those of COMMANDS."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every command, in the order of the help."""
-        return sorted({*super().list_commands(ctx), *PARTS})
+        return sorted({*super().list_commands(ctx), *COMMANDS})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command of this module, or the placeholder of a part."""
-        part = PARTS.get(cmd_name)
-        return LazyCommand(cmd_name, part) if part else super().get_command(ctx, cmd_name)
+        """A command of this module, or the placeholder of another one."""
+        found = COMMANDS.get(cmd_name)
+        return LazyCommand(cmd_name, found) if found else super().get_command(ctx, cmd_name)
 
 
 app = typer.Typer(

@@ -38,7 +38,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-# What to manage
+# Scope
 NamespaceOption = Annotated[
     list[str] | None,
     option(None, "Manage the clusters of this namespace; repeatable.", names=("--namespace", "-n")),
@@ -64,14 +64,14 @@ DriftIntervalOption = Annotated[
     int,
     option(
         None,
-        "Seconds between two looks at a KafkaTopic, KafkaUser or KafkaRebalance that is as its spec asks for.",
+        "Seconds between reconciliations of a KafkaTopic, KafkaUser or KafkaRebalance without changes.",
         envvar="QUORATE_DRIFT_INTERVAL",
         min=1,
         max=86_400,
     ),
 ]
 
-# The images of what is made
+# Images
 ImageOption = Annotated[
     str | None,
     option(
@@ -98,7 +98,7 @@ LakeImageOption = Annotated[
     ),
 ]
 
-# Which replica acts
+# Leader election
 LeaderElectionOption = Annotated[
     bool, typer.Option(help="Act only while holding the Lease, so that several replicas can run.")
 ]
@@ -121,7 +121,7 @@ IdentityOption = Annotated[
     option(None, "The name of this replica, by default host name and process id.", envvar="POD_NAME"),
 ]
 
-# What is served and logged
+# HTTP and logging
 ListenOption = Annotated[
     str, option("[HOST]:PORT", "The address that serves /healthz, /readyz and /metrics.")
 ]
@@ -137,7 +137,7 @@ WebHostOption = Annotated[
     list[str] | None,
     option(
         "NAME",
-        "A host name under which the status page is asked for, beside addresses and localhost; repeatable.",
+        "A host name of the status page, beside addresses and localhost; repeatable.",
         names=("--web-host",),
     ),
 ]
@@ -179,7 +179,7 @@ def run_command(
     log_format: LogFormatOption = LogFormat.JSON,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
-    """Reconcile clusters and what is in them until SIGTERM. The log goes to stderr."""
+    """Reconcile clusters, topics, users and rebalances until SIGTERM. The log goes to stderr."""
     if namespace and all_namespaces:
         raise typer.BadParameter("--namespace and --all-namespaces can't be used together")
     try:

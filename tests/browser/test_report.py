@@ -28,7 +28,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_it_fits_and_says_nothing_on_the_console(
     tab: Any, report: Path, tmp_path: Path, width: int, is_dark: bool
 ) -> None:
-    await tab.look(width=width, is_dark=is_dark)
+    await tab.emulate(width=width, is_dark=is_dark)
     await tab.open(report.as_uri())
     pictures = Path(os.environ.get("QUORATE_SCREENSHOTS", tmp_path))
     await tab.screenshot(pictures / f"report-{width}-{'dark' if is_dark else 'light'}.png")
@@ -54,7 +54,7 @@ async def test_it_fits_and_says_nothing_on_the_console(
 
 
 async def test_it_loads_nothing_and_its_pictures_have_names(tab: Any, report: Path) -> None:
-    await tab.look(width=1280)
+    await tab.emulate(width=1280)
     await tab.open(report.as_uri())
     assert await tab.evaluate("performance.getEntriesByType('resource').map((one) => one.name)") == []
     assert await tab.evaluate("document.scripts.length") == 0
@@ -66,14 +66,14 @@ async def test_it_loads_nothing_and_its_pictures_have_names(tab: Any, report: Pa
         for node in tree["nodes"]
         if not node["ignored"] and node["role"]["value"] in {"image", "img"}
     }
-    assert {f"Active controller, {one.cluster_id}" for one in (bad_day(), calm_day())} <= named
+    assert {f"Active controller, {day.cluster_id}" for day in (bad_day(), calm_day())} <= named
     await tab.evaluate("document.querySelector('details').open = true")
     assert "3003" in await tab.evaluate("document.querySelector('details table').textContent")
     assert tab.complaints == []
 
 
 async def test_it_can_be_printed(tab: Any, report: Path) -> None:
-    await tab.look(width=360, is_dark=True)
+    await tab.emulate(width=360, is_dark=True)
     await tab.open(report.as_uri())
     await tab.call("Emulation.setEmulatedMedia", media="print")
     classes = await tab.evaluate(f"{SHOWN}.map((one) => one.getAttribute('class'))")

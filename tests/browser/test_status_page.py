@@ -38,7 +38,7 @@ async def test_it_fits_phones_tablets_and_desks_by_day_and_by_night(
     served = await serve(token=TOKEN)
     for snapshot in (busy(), replace(well(), key=ClusterKey("kafka", "calm"))):
         put(served.registry, snapshot)
-    await tab.look(width=width, is_dark=is_dark)
+    await tab.emulate(width=width, is_dark=is_dark)
     for name, path in (("list", "/"), ("busy", CLUSTER), ("calm", "/clusters/kafka/calm")):
         await tab.open(f"{served.url}{path}")
         await tab.until(IS_LIVE)
@@ -112,7 +112,9 @@ async def test_a_screen_reader_finds_its_way(tab: Any, serve: Serve) -> None:
     }
     roles = {role for role, _ in seen}
     assert {"banner", "main", "navigation", "contentinfo", "status"} <= roles
-    assert {("region", one) for one in ("Plan", "Quorum", "Brokers", "Registrations", "Addresses")} <= seen
+    assert {
+        ("region", heading) for heading in ("Plan", "Quorum", "Brokers", "Registrations", "Addresses")
+    } <= seen
     assert ("image", "The controller quorum") in seen
     assert {("table", "Controllers"), ("table", "Brokers"), ("columnheader", "State")} <= seen
     assert ("rowheader", "3001") in seen
@@ -157,7 +159,7 @@ async def test_a_roll_can_be_watched_step_by_step(tab: Any, serve: Serve, pictur
         due = snapshot.plan.due
         assert due, f"the roll stands: {snapshot.plan}"
         put(served.registry, snapshot)
-        for step in (one for one in snapshot.view().steps if one.is_due):
+        for step in (step for step in snapshot.view().steps if step.is_due):
             words = f"{step.what} {step.step.reason}"
             await tab.until(f"document.getElementById('plan').textContent.includes({json.dumps(words)})")
         counts.append(await tab.evaluate("document.querySelector('.quorum .count').textContent"))

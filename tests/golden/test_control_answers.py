@@ -1,4 +1,4 @@
-"""Our answers about configs and features against stock Kafka's (tools/capture_control_answers.py).
+"""Our answers about configs and features against stock Kafka's (tools/capture_control_responses.py).
 
 All questions are put to one controller, in the order in which the stock one was asked. It answers as the newest
 release does; an older one answers the same but for what the test leaves out.

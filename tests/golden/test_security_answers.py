@@ -1,6 +1,6 @@
 """Our answers about quotas, credentials, tokens and log levels against stock Kafka's.
 
-Both get the same requests in the same order; `tools/capture_security_answers.py` has recorded those of stock Kafka.
+Both get the same requests in the same order; `tools/capture_security_responses.py` has recorded those of stock Kafka.
 """
 
 import importlib.util

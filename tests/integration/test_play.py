@@ -90,7 +90,9 @@ def test_the_active_controller_is_replaced_and_comes_back(player: Player) -> Non
     active = before["quorum"]["leaderId"]
     killed = player.run("kill", f"controller-{active}")
     assert killed.stdout == f"sent SIGKILL to node {active} (pid {pids(before)[active]})\n"
-    eventually(lambda: pids(player.look())[active] not in (None, pids(before)[active]), 30, "a new process")
+    eventually(
+        lambda: pids(player.snapshot())[active] not in (None, pids(before)[active]), 30, "a new process"
+    )
     after = player.until_ready()
     assert after["quorum"]["leaderEpoch"] > before["quorum"]["leaderEpoch"]
     others = [node_id for node_id in pids(before) if node_id != active]
@@ -117,7 +119,7 @@ def test_a_signal_ends_a_play_in_the_foreground(player: Player, number: signal.S
         for line in playing.stdout:
             if line.startswith("Ctrl-C"):
                 break
-        assert "it runs already, and goes on with this manifest" in player.play().stderr
+        assert "Already running; applying this manifest." in player.play().stderr
         playing.send_signal(number)
         _, events = playing.communicate(timeout=TIMEOUT_S)
     assert playing.returncode == 0, events
@@ -142,7 +144,7 @@ def test_a_node_that_keeps_dying_ends_the_play_with_its_log(player: Player) -> N
     player.write(CONTROLLERS_ALONE % free_ports(3) + BROKER % free_ports(1))
     player.environment = {**player.environment, "KAFKA_HEAP_OPTS": "-Xmx1nonsense"}
     said = player.refusal()
-    assert "broker-0 died 3 times in a row while starting" in said
+    assert "broker-0 crashed 3 times in a row while starting" in said
     assert "Invalid maximum heap size: -Xmx1nonsense" in said
     assert player.processes() == []
 

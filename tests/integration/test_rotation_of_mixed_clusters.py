@@ -287,11 +287,11 @@ class Clients:
 
     def await_responses(self) -> None:
         """Wait until each has got answers to requests that it began from now on."""
-        counts = [admin.tally.answered for admin in self.admins]
+        counts = [admin.tally.succeeded for admin in self.admins]
         produced = len(self.producer.acknowledged)
 
         def observed() -> bool:
-            responses = [admin.tally.answered for admin in self.admins]
+            responses = [admin.tally.succeeded for admin in self.admins]
             return (
                 all(now > then + ANSWERS for now, then in zip(responses, counts, strict=True))
                 and len(self.producer.acknowledged) > produced + ANSWERS

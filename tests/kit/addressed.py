@@ -43,7 +43,7 @@ class AddressedQuorum(Cluster):
         java: Collection[int] = (),
         brokers: int = 0,
     ) -> Self:
-        """Settle addresses, and format every node. Clients are told of addresses that lead to the nodes.
+        """Settle addresses, and format every node. Clients get addresses that lead to the nodes.
 
         `java` lists the ids of the controllers that stock Kafka runs, out of `jars`, which brokers need, too.
         """
@@ -52,9 +52,9 @@ class AddressedQuorum(Cluster):
         manifest = manifests(controllers=nodes, java=java, brokers=brokers, config=config)
         cluster = cls.settle(directory, jars, manifest)
         first = free_ports(2 * nodes)
-        cluster.client_ports = {one: first + place for place, one in enumerate(cluster.controllers)}
+        cluster.client_ports = {node_id: first + place for place, node_id in enumerate(cluster.controllers)}
         cluster.http_ports = {
-            one: first + nodes + place for place, one in enumerate(cluster.controllers_in("python"))
+            node_id: first + nodes + place for place, node_id in enumerate(cluster.controllers_in("python"))
         }
         peers = [cluster.peer_port(controller) for controller in cluster.controllers]
         cluster.peer_addresses = network.addresses(peers) if peers_forwarded else []
@@ -63,7 +63,7 @@ class AddressedQuorum(Cluster):
         return cluster
 
     def advertise(self, addresses: Sequence[Forwarder]) -> None:
-        """From the next start on, tell clients of these addresses, one for each node."""
+        """From the next start on, advertise these addresses, one for each node."""
         self.client_addresses = list(addresses)
         for place, node_id in enumerate(self.controllers):
             peer = f"{HOST}:{self.peer_port(node_id)}"

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class Asking:
@@ -26,10 +26,10 @@ class Asking:
         )
         self._options = options
 
-    def __call__(self, question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
-        """The answer. Raises AdminError."""
+    def __call__(self, question: Callable[[AdminClient], Awaitable[_Result]]) -> _Result:
+        """The result. Raises AdminError."""
 
-        async def ask() -> _Answer:
+        async def ask() -> _Result:
             async with AdminClient(self._config, **self._options) as admin:
                 return await question(admin)
 

@@ -19,7 +19,7 @@ from quorate_operator.web.server import StatusPage
 from quorate_operator.web.snapshots import SnapshotRegistry
 
 START_TIMEOUT_S = 60
-ANSWER_TIMEOUT_S = 30
+RESPONSE_TIMEOUT_S = 30
 HOW_TO_GET = "no Chromium was found; on Debian: apt-get install chromium, or set CHROMIUM to another one"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -45,7 +45,7 @@ class Tab:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._responses: dict[int, asyncio.Future[Any]] = {}
         self._loaded = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
         self.complaints: list[str] = []
@@ -54,32 +54,32 @@ class Tab:
         async for message in self._socket:
             content = message.json()
             if (number := content.get("id")) is not None:
-                self._answers.pop(number).set_result(content)
+                self._responses.pop(number).set_result(content)
             else:
                 self._note(content["method"], content["params"])
 
-    def _note(self, method: str, told: dict[str, Any]) -> None:
+    def _note(self, method: str, params: dict[str, Any]) -> None:
         match method:
             case "Page.loadEventFired":
                 self._loaded.set()
             case "Runtime.exceptionThrown":
-                self.complaints.append(str(told["exceptionDetails"]))
+                self.complaints.append(str(params["exceptionDetails"]))
             case "Runtime.consoleAPICalled":
-                self.complaints.append(f"console.{told['type']}: {told['args']}")
+                self.complaints.append(f"console.{params['type']}: {params['args']}")
             case "Log.entryAdded":
-                self.complaints.append(str(told["entry"]))
+                self.complaints.append(str(params["entry"]))
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """A command of the DevTools protocol; its result."""
         number = next(self._numbers)
-        self._answers[number] = asyncio.get_running_loop().create_future()
+        self._responses[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
-        answer = await asyncio.wait_for(self._answers[number], ANSWER_TIMEOUT_S)
-        assert "error" not in answer, f"{method}: {answer['error']}"
-        return answer["result"]
+        response = await asyncio.wait_for(self._responses[number], RESPONSE_TIMEOUT_S)
+        assert "error" not in response, f"{method}: {response['error']}"
+        return response["result"]
 
     async def begin(self) -> Self:
-        """Listen to what the page says."""
+        """Subscribe to the events of the page."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
         return self
@@ -92,9 +92,9 @@ class Tab:
         """Do what leads to another page; returns when that is loaded."""
         self._loaded.clear()
         await leads_away
-        await asyncio.wait_for(self._loaded.wait(), ANSWER_TIMEOUT_S)
+        await asyncio.wait_for(self._loaded.wait(), RESPONSE_TIMEOUT_S)
 
-    async def look(self, *, width: int, height: int = 900, is_dark: bool = False) -> None:
+    async def emulate(self, *, width: int, height: int = 900, is_dark: bool = False) -> None:
         """Set the size of the screen, and the light or the dark color scheme."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -108,11 +108,11 @@ class Tab:
 
     async def evaluate(self, expression: str) -> Any:
         """The value of an expression of JavaScript, after it was awaited."""
-        answer = await self.call(
+        response = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        assert "exceptionDetails" not in answer, f"{expression}: {answer}"
-        return answer["result"].get("value")
+        assert "exceptionDetails" not in response, f"{expression}: {response}"
+        return response["result"].get("value")
 
     async def until(self, expression: str) -> Any:
         """Wait for the page to change until an expression is true; its value."""
@@ -142,8 +142,8 @@ class Tab:
         """Write a picture of the whole page."""
         size = (await self.call("Page.getLayoutMetrics"))["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        answer = await self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
+        response = await self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        await asyncio.to_thread(file.write_bytes, base64.b64decode(response["data"]))
 
     async def close(self) -> None:
         """Disconnect."""
@@ -173,7 +173,7 @@ async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
         port = await asyncio.wait_for(_debugging_port(profile, process), START_TIMEOUT_S)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
             async with session.get("/json/list") as response:
-                (page,) = [one for one in await response.json() if one["type"] == "page"]
+                (page,) = [target for target in await response.json() if target["type"] == "page"]
             socket = await session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=64 * 2**20)
             made = Tab(socket)
             try:

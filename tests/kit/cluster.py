@@ -58,7 +58,7 @@ DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 # JVMs that live for a test: no second compiler, and little memory for each.
 HEAP = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 def manifests(
@@ -98,7 +98,7 @@ def manifests(
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` consecutive ports which nobody listens on, and which the system gives to nobody.
+    """The first of `count` consecutive ports which are free, and which the system does not assign.
 
     They are chosen by chance, so that clusters of other test runs leave them alone while a node is down.
     What was given once is not given again: its owner may not listen yet, or be down for a while. Processes that
@@ -377,7 +377,7 @@ class Cluster:
     # Questions
 
     def quorum(self, *node_ids: int) -> QuorumDescription | None:
-        """The quorum as its leader describes it, asked at these or all controllers; None without an answer."""
+        """The quorum as its leader describes it, asked at these or all controllers; None without a response."""
         asked = [node_id for node_id in node_ids or self.controllers if self.runs(node_id)]
 
         async def describe(client: AdminClient) -> QuorumDescription:
@@ -396,17 +396,17 @@ class Cluster:
 
     def ask(
         self,
-        question: Callable[[AdminClient], Awaitable[_Answer]],
+        question: Callable[[AdminClient], Awaitable[_Result]],
         *,
         controllers: Iterable[int] = (),
         brokers: Iterable[int] = (),
-    ) -> _Answer | None:
+    ) -> _Result | None:
         """The answer of the first of some nodes; None when none of them gives one."""
 
         controller_addresses = [self.address(controller) for controller in controllers]
         broker_addresses = [self.address(broker) for broker in brokers]
 
-        async def ask() -> _Answer:
+        async def ask() -> _Result:
             client = AdminClient(
                 bootstrap_controllers=controller_addresses,
                 bootstrap_servers=broker_addresses,
@@ -431,8 +431,8 @@ class Cluster:
         """
         wanted = set(voters) or set(self.controllers)
 
-        def look() -> QuorumDescription | None:
-            ended = [one for one in wanted if not self.runs(one)]
+        def caught_up() -> QuorumDescription | None:
+            ended = [node_id for node_id in wanted if not self.runs(node_id)]
             assert not ended, self.describe(f"{ended} ended")
             quorum = self.quorum()
             if quorum is None or quorum.high_watermark < 0 or quorum.leader_id == other_than:
@@ -442,32 +442,36 @@ class Cluster:
                 for voter in quorum.voters
                 if (voter.last_fetch_ms or 0) > self._started_at_ms[voter.node_id]
             }
-            behind = [one for one in wanted if ends.get(one, -1) < quorum.high_watermark]
+            behind = [node_id for node_id in wanted if ends.get(node_id, -1) < quorum.high_watermark]
             return None if behind else quorum
 
         who = ", ".join(map(str, sorted(wanted)))
-        return eventually(look, START_TIMEOUT_S, f"a leader with {who}", lambda: self.describe(self.quorum()))
+        return eventually(
+            caught_up, START_TIMEOUT_S, f"a leader with {who}", lambda: self.describe(self.quorum())
+        )
 
     def await_leader(self, other_than: int | None = None, timeout_s: float = START_TIMEOUT_S) -> int:
         """Wait for a leader that has committed a record of its epoch; its id."""
 
-        def look() -> int | None:
+        def leader() -> int | None:
             quorum = self.quorum()
             known = quorum is not None and quorum.high_watermark >= 0 and quorum.leader_id != other_than
             return quorum.leader_id if quorum is not None and known else None
 
-        return eventually(look, timeout_s, "a leader", lambda: self.describe(self.quorum()))
+        return eventually(leader, timeout_s, "a leader", lambda: self.describe(self.quorum()))
 
     def await_unfenced(self, *node_ids: int, via: int | None = None) -> None:
         """Wait until brokers (asked: all that run, or one) know that these are in service."""
         wanted = set(node_ids)
         ask = [via] if via is not None else [broker for broker in self.brokers if self.runs(broker)]
 
-        def look() -> bool:
-            seen = [self.describe_brokers(one) for one in ask]
-            return all(one is not None and wanted <= unfenced(one) for one in seen)
+        def are_unfenced() -> bool:
+            seen = [self.describe_brokers(node_id) for node_id in ask]
+            return all(description is not None and wanted <= unfenced(description) for description in seen)
 
-        eventually(look, START_TIMEOUT_S, f"brokers {node_ids} in service", lambda: self.describe("fenced"))
+        eventually(
+            are_unfenced, START_TIMEOUT_S, f"brokers {node_ids} in service", lambda: self.describe("fenced")
+        )
 
     def describe(self, observation: object) -> str:
         """An observation, with the ends of all logs."""

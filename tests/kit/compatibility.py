@@ -59,11 +59,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if hasattr(config, "workerinput"):  # the process that prints has the reports of all
         return
     found: dict[str, Counter[str]] = {}
-    for outcome in ("passed", "failed", "error"):
-        for report in terminalreporter.getreports(outcome):
+    for result in ("passed", "failed", "error"):
+        for report in terminalreporter.getreports(result):
             name = counterpart_of(report.nodeid)
-            if name is not None and (report.when == "call" or outcome == "error"):
-                found.setdefault(name, Counter())["passed" if outcome == "passed" else "failed"] += 1
+            if name is not None and (report.when == "call" or result == "error"):
+                found.setdefault(name, Counter())["passed" if result == "passed" else "failed"] += 1
     if found:
         file = config.rootpath / REPORTS / f"{RELEASE}.json"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`quorate doctor` as a process: its JSON, and what tests ask of it."""
+"""`quorate doctor` as a process: its JSON, and its findings."""
 
 import json
 from typing import Any
@@ -20,12 +20,16 @@ def diagnosed(*bootstrap: str) -> dict[str, Any]:
     return reported
 
 
-def codes(told: dict[str, Any]) -> list[tuple[str, int | None]]:
-    """The findings that are no notes: what, and of which node."""
-    return [(one["code"], one["nodeId"]) for one in told["findings"] if one["severity"] != "note"]
+def codes(diagnosis: dict[str, Any]) -> list[tuple[str, int | None]]:
+    """Code and node of each finding, without notes."""
+    return [
+        (finding["code"], finding["nodeId"])
+        for finding in diagnosis["findings"]
+        if finding["severity"] != "note"
+    ]
 
 
-def finding(told: dict[str, Any], code: str) -> dict[str, Any]:
+def finding(diagnosis: dict[str, Any], code: str) -> dict[str, Any]:
     """The only finding of a kind."""
-    (found,) = (one for one in told["findings"] if one["code"] == code)
+    (found,) = (finding for finding in diagnosis["findings"] if finding["code"] == code)
     return dict(found)

@@ -4,7 +4,7 @@
 test of an operation needs: the cluster answers ApiVersions and DescribeCluster by itself, and a handler that the
 test gives answers the rest:
 
-    cluster.handle("CreateTopics", lambda request: answer("CreateTopics", topics=...))
+    cluster.handle("CreateTopics", lambda request: response_to("CreateTopics", topics=...))
 
 A handler gets the parsed `Request` (`request.body` is the canonical class, `request.version` what was spoken) and
 returns a canonical response, or `SILENCE` or `HANG_UP` in its place.
@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS, CONTROLLER_READ_APIS, Api, ApiKey
+from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.schema import zero_entity
 from quorate_protocol.wire.server import Request, parse_request, serialize_response
@@ -30,7 +31,7 @@ CLUSTER_ID = "fake-cluster-1234567-A"
 SILENCE = object()
 """The request is never answered."""
 HANG_UP = object()
-"""The connection is closed instead of an answer."""
+"""The connection is closed instead of a response."""
 
 Handler = Callable[[Request], Any]
 
@@ -46,7 +47,7 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-def answer(api_name: str, **fields: Any) -> Any:
+def response_to(api_name: str, **fields: Any) -> Any:
     """A canonical response with these fields, and zero, false, empty or none in the others."""
     return replace(zero_entity(_BY_NAME[api_name].canonical_response), **fields)
 
@@ -55,6 +56,27 @@ def nested(api_name: str, class_name: str, **fields: Any) -> Any:
     """A struct inside a canonical response, such as `nested("CreateTopics", "CreatableTopicResult", name="a")`."""
     module = importlib.import_module(_BY_NAME[api_name].canonical_response.__module__)
     return replace(zero_entity(getattr(module, class_name)), **fields)
+
+
+def replica_state(node_id: int, **fields: Any) -> Any:
+    """A voter or observer in a response to DescribeQuorum."""
+    return nested("DescribeQuorum", "ReplicaState", replica_id=node_id, **fields)
+
+
+def quorum_response(
+    *voters: Any, observers: Sequence[Any] = (), endpoints: Mapping[int, str] | None = None, **partition: Any
+) -> Any:
+    """A response to DescribeQuorum: `host:port` of voters by id, and fields of the partition."""
+    described = nested(
+        "DescribeQuorum", "PartitionData", current_voters=voters, observers=tuple(observers), **partition
+    )
+    topic = nested("DescribeQuorum", "TopicData", topic_name=METADATA_TOPIC, partitions=(described,))
+    nodes = []
+    for node_id, endpoint in (endpoints or {}).items():
+        host, _, port = endpoint.rpartition(":")
+        listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
+        nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
+    return response_to("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
 
 
 @dataclass(eq=False)
@@ -106,7 +128,7 @@ class FakeNode:
         self._server = None
 
     def hang_up(self) -> None:
-        """Close every connection, and go on listening."""
+        """Close every connection, and keep listening."""
         for writer in self._writers:
             writer.close()
 
@@ -119,7 +141,7 @@ class FakeNode:
                 for frame in frames.feed(data):
                     request = parse_request(frame, APIS)
                     self.requests.append(request)
-                    response = self._answer(request)
+                    response = self._response_to(request)
                     if response is HANG_UP:
                         return
                     if response is not SILENCE:
@@ -133,7 +155,7 @@ class FakeNode:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    def _answer(self, request: Request) -> Any:
+    def _response_to(self, request: Request) -> Any:
         name = request.api.name
         handler = self.handlers.get(name) or self.cluster.handlers.get(name)
         if handler is not None:
@@ -156,7 +178,7 @@ class FakeNode:
             nested("ApiVersions", "ApiVersion", api_key=key, min_version=low, max_version=high)
             for key, (low, high) in apis.items()
         )
-        reported = answer(
+        reported = response_to(
             "ApiVersions",
             api_keys=keys,
             supported_features=tuple(
@@ -179,10 +201,10 @@ class FakeNode:
             return replace(reported, error_code=ErrorCode.unsupported_version)
         cluster_id, node_id = request.body.cluster_id, request.body.node_id
         if (cluster_id is None) != (node_id == -1):
-            return answer("ApiVersions", error_code=ErrorCode.invalid_request)
+            return response_to("ApiVersions", error_code=ErrorCode.invalid_request)
         is_meant = (cluster_id, node_id) == (self.cluster_id, self.node_id)
         if self.cluster.checks_identity and cluster_id is not None and not is_meant:
-            return answer("ApiVersions", error_code=ErrorCode.rebootstrap_required)
+            return response_to("ApiVersions", error_code=ErrorCode.rebootstrap_required)
         return reported
 
     def describe_configs(self, request: Request) -> Any:
@@ -199,20 +221,20 @@ class FakeNode:
             )
             for resource in request.body.resources
         )
-        return answer("DescribeConfigs", results=results)
+        return response_to("DescribeConfigs", results=results)
 
     def describe_cluster(self, request: Request) -> Any:
         """The nodes of the cluster, if they are of the kind that was asked for (KIP-919)."""
         cluster = self.cluster
         kind = _CONTROLLERS if cluster.is_controllers else _BROKERS
         if request.body.endpoint_type != kind:
-            return answer(
+            return response_to(
                 "DescribeCluster",
                 error_code=ErrorCode.mismatched_endpoint_type,
                 error_message="The request was sent to an endpoint of the wrong type.",
                 endpoint_type=kind,
             )
-        return answer(
+        return response_to(
             "DescribeCluster",
             endpoint_type=kind,
             cluster_id=self.cluster_id,
@@ -254,9 +276,9 @@ class FakeCluster:
         self.checks_identity = checks_identity
         self.handlers: dict[str, Handler] = dict(handlers or {})
         self.controller_id = node_ids[0]
-        """What DescribeCluster tells: the active controller, or the broker that writes go through."""
+        """The controller id of DescribeCluster: the active controller, or the broker that writes go through."""
         self.listed = set(node_ids)
-        """The node ids that DescribeCluster tells."""
+        """The node ids in DescribeCluster."""
         self.supported_features = {"metadata.version": (7, 30), "kraft.version": (0, 1)}
         self.finalized_features = {"metadata.version": 30, "kraft.version": 1}
         self.finalized_features_epoch = 17
@@ -298,5 +320,5 @@ def _broker_apis() -> dict[int, Api]:
 def _serialized(request: Request, response: Any) -> bytes:
     version = request.version
     if request.api.key is ApiKey.API_VERSIONS and response.error_code is ErrorCode.unsupported_version:
-        version = 0  # which whoever asked in an unknown version can read (KIP-511)
+        version = 0  # which a client of an unknown version can read (KIP-511)
     return serialize_response(request.api, version, request.correlation_id, response)

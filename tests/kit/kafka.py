@@ -26,7 +26,7 @@ def find_kafka_jars(version: str = RELEASE) -> Path | None:
 
 
 def jars_of(version: str) -> Path:
-    """The directory with the jars of a release; skips the test when there is none."""
+    """The directory with the jars of a release; skips the test without them."""
     return find_kafka_jars(version) or missing(
         "kafka",
         f"Kafka {version}'s jars are missing: set QUORATE_KAFKA_JARS to a directory of them, or KAFKA_HOME to a "
@@ -49,7 +49,7 @@ def stock_kafka() -> Kafka:
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
-    """The directory with the jars of the release of this test run; skips the test when there is none."""
+    """The directory with the jars of the release of this test run; skips the test without them."""
     return jars_of(RELEASE)
 
 

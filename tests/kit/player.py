@@ -67,7 +67,7 @@ class Player:
         return ran
 
     def refusal(self) -> str:
-        """What is said when the manifest can't be played."""
+        """The error of a manifest that can't be played."""
         ran = self.run("-f", str(self.manifest), "--detach")
         assert ran.returncode == 1, ran.stdout
         return ran.stderr
@@ -79,7 +79,7 @@ class Player:
         content: dict[str, Any] = json.loads(ran.stdout)
         return content
 
-    def look(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """The same without starting a process, for waits that ask again and again.
 
         Raises:
@@ -128,7 +128,7 @@ class Player:
         assert left == []
 
     def edit(self, text: str, *arguments: str) -> str:
-        """Play another manifest in the running cluster, until nothing is left to do; what was told meanwhile."""
+        """Play another manifest in the running cluster, until it is applied; returns stderr."""
         self.write(text)
         return self.play("--wait", EDIT_WAIT, *arguments).stderr
 
@@ -147,11 +147,11 @@ class Player:
     def until(self, holds: Callable[[dict[str, Any]], object], timeout_s: float, what: str) -> dict[str, Any]:
         """The first status for which something holds."""
 
-        def look() -> dict[str, Any] | None:
-            status = self.look()
+        def matching() -> dict[str, Any] | None:
+            status = self.snapshot()
             return status if holds(status) else None
 
-        return eventually(look, timeout_s, what, self.status)
+        return eventually(matching, timeout_s, what, self.status)
 
     def supervisor(self) -> psutil.Process:
         """The process that supervises the cluster in the background."""

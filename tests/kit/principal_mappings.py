@@ -250,7 +250,7 @@ def encoded(text: str) -> str:
 
 def is_split(name: str, principal: str | None) -> bool:
     """Whether Java has put a replacement between both halves of a character beyond U+FFFF: no text is left of it."""
-    return principal is not None and "?" in principal and any(ord(one) > 0xFFFF for one in name)
+    return principal is not None and "?" in principal and any(ord(character) > 0xFFFF for character in name)
 
 
 def captured_mappings() -> list[tuple[str, str, str | None]]:

@@ -76,7 +76,7 @@ def changing() -> Callable[[Cluster], Changes]:
 
 @pytest.fixture
 def change() -> Callable[[Cluster, int], None]:
-    """Makes so many changes to a cluster."""
+    """Makes this number of changes to a cluster."""
 
     def make(cluster: Cluster, changes: int) -> None:
         async def make_all() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from kit.java.tls import Certificates, signed
 from kit.ledger import Worker
-from kit.waiting import HANG_S, LOOK_EVERY_S
+from kit.waiting import HANG_S, UNTIL_EVERY_S
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError
 from quorate_admin.security.config import SecurityConfig
@@ -100,14 +100,14 @@ def lets_in(address: str, authority: Path, shown: Path | None = None) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of requests by their outcome."""
+    """Counts of requests by their result."""
 
-    answered: int = 0
+    succeeded: int = 0
     retried: int = 0
     failed: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"{self.answered} answered, {self.retried} retries, {len(self.failed)} failed for good"
+        return f"{self.succeeded} succeeded, {self.retried} retries, {len(self.failed)} failed for good"
 
 
 @contextmanager
@@ -150,7 +150,7 @@ class AdminRequests(Worker):
         """The next request logs in as this says."""
 
     async def _ask(self, admin: AdminClient, count: int) -> int:
-        """Ask something that nobody has asked before; how many requests were answered. Raises AdminError."""
+        """Send a new request; how many requests succeeded. Raises AdminError."""
         raise NotImplementedError
 
     def _work(self) -> None:
@@ -173,7 +173,7 @@ class AdminRequests(Worker):
                 await asyncio.sleep(self.every_s)
                 self._count += 1
                 try:
-                    self.tally.answered += await self._ask(admin, self._count)
+                    self.tally.succeeded += await self._ask(admin, self._count)
                 except AdminError as error:
                     self.tally.failed.append(f"{self._count}: {error}")
 
@@ -207,7 +207,7 @@ class BrokerRequests(AdminRequests):
         try:
             (await admin.create_topics([NewTopic(name=name, partitions=1, replication_factor=1)])).raise_any()
         except ServerError as error:
-            if error.error_code is not ErrorCode.topic_already_exists:  # else an answer had been lost
+            if error.error_code is not ErrorCode.topic_already_exists:  # else a response had been lost
                 raise
         self.acknowledged.append(name)
         await self._await_known(admin, name)
@@ -226,6 +226,6 @@ class BrokerRequests(AdminRequests):
             if error.error_code is not ErrorCode.unknown_topic_or_partition or waited_s > HANG_S:
                 raise error
             is_late = True
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(UNTIL_EVERY_S)
         if is_late:
             self.unknown_s.append(time.monotonic() - acknowledged_at)

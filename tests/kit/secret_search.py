@@ -1,6 +1,6 @@
 """Searches for secrets in everything that a run wrote to files, to output and to others.
 
-A search that finds nothing proves nothing by itself. So whoever searches also plants a text that is no secret in each
+A search that finds nothing proves nothing by itself. So a search also plants a text that is no secret in each
 place, where a defect would leave a secret, and lets the same call of :func:`homes_of` find it.
 """
 

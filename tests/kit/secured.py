@@ -24,7 +24,7 @@ def controllers_of(
 
 
 def allow(cluster: Cluster, security: SecurityConfig, principal: str, operation: AclOperation) -> None:
-    """Let somebody do something with the cluster and all topics."""
+    """Allow a principal an operation on the cluster and all topics."""
 
     async def create() -> None:
         async with controllers_of(cluster, security) as admin:

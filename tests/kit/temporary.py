@@ -11,7 +11,7 @@ import pytest
 
 SOCKET_PATH_LENGTH_MAX = 107
 SOCKET_NAME = "/org.chromium.Chromium.XXXXXX/SingletonSocket"
-"""The longest name of a Unix socket that anybody makes in a temporary directory."""
+"""The longest name of a Unix socket in a temporary directory."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -100,14 +100,14 @@ class TokenEndpoint:
             return web.json_response({"error": "server_error"}, status=self.status)
         for grant, assertion in ((ASSERTION_GRANT, "assertion"), ("client_credentials", "client_assertion")):
             if not scheme and fields.get("grant_type") == grant and assertion in fields:
-                return self._answer_to_assertion(str(fields[assertion]))
+                return self._respond_to_assertion(str(fields[assertion]))
         if scheme != "Basic" or self.clients.get(user) != secret:
             return web.json_response({"error": "invalid_client", "error_description": "who?"}, status=401)
         if fields.get("grant_type") != "client_credentials":
             return web.json_response({"error": "unsupported_grant_type"}, status=400)
         return self._token_of(user)
 
-    def _answer_to_assertion(self, assertion: str) -> web.Response:
+    def _respond_to_assertion(self, assertion: str) -> web.Response:
         """Check an assertion as RFC 7523 has it: signature, audience, times."""
         try:
             issuer = jwt.decode(assertion, options={"verify_signature": False})["iss"]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 POLL_EVERY_S_MIN = 0.05
 POLL_EVERY_S_MAX = 0.25
-LOOK_EVERY_S = 0.01
+UNTIL_EVERY_S = 0.01
 HANG_S = 60
 """For waits that last as long only if something hangs: no machine is so slow."""
 
@@ -21,28 +21,28 @@ async def turn_until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def until(look: Callable[[], _Found | None], what: str, timeout_s: float = HANG_S) -> _Found:
-    """The first true value that `look` returns while the event loop turns; fails if none comes in time."""
+async def until(poll: Callable[[], _Found | None], what: str, timeout_s: float = HANG_S) -> _Found:
+    """The first true value that `poll` returns while the event loop turns; fails if none comes in time."""
     deadline_s = time.monotonic() + timeout_s
-    while not (found := look()):
+    while not (found := poll()):
         assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s for {what}"
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(UNTIL_EVERY_S)
     return found
 
 
 def eventually(
-    look: Callable[[], _Found | None], timeout_s: float, what: str, seen: Callable[[], object] | None = None
+    poll: Callable[[], _Found | None], timeout_s: float, what: str, seen: Callable[[], object] | None = None
 ) -> _Found:
-    """The first true value that `look` returns; fails after `timeout_s` with the last one, or with `seen()`.
+    """The first true value that `poll` returns; fails after `timeout_s` with the last one, or with `seen()`.
 
-    `look` may raise ConnectionError while nobody answers. The longer it takes, the rarer it is called: what is waited
-    for needs the processor.
+    `poll` may raise ConnectionError while no node answers. It is called more rarely with time: the
+    awaited work needs the processor.
     """
     started = time.monotonic()
     while True:
         last: object
         try:
-            found = look()
+            found = poll()
             if found:
                 return found
             last = found

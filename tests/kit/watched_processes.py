@@ -34,7 +34,7 @@ def watching_processes() -> Iterator[Shown]:
                     seen.arguments.add(" ".join(process.cmdline()))
                     seen.environments.update(process.environ().values())
                 except (psutil.Error, OSError):
-                    continue  # it ended meanwhile, or is somebody else's
+                    continue  # it ended meanwhile, or is another user's
 
     thread = threading.Thread(target=watch)
     thread.start()

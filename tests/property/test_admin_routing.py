@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from quorate_admin.config import Address, AdminConfig, MetadataRecoveryStrategy
 from quorate_admin.network.routing import (
-    Ask,
     Discover,
     Refuse,
     Routing,
+    Send,
     Target,
     To,
     Wait,
@@ -91,7 +91,7 @@ class RoutingMachine(RuleBasedStateMachine):
             self.check_target(step.target)
             if self.connect(step.target) and isinstance(step, Discover):
                 self.discover(step.target)
-            elif isinstance(step, Ask):
+            elif isinstance(step, Send):
                 return
         raise AssertionError("20 steps without a wait: it would spin")
 
@@ -179,7 +179,7 @@ class RoutingMachine(RuleBasedStateMachine):
             if self.is_checking:
                 assert cluster_id == CLUSTERS[1]
                 assert to != To.node(1) or node_id == 1
-            self.routing.answered()
+            self.routing.confirmed()
             return
         raise AssertionError("the request did not arrive in 30 s")
 

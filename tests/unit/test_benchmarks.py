@@ -98,7 +98,7 @@ def test_a_load_has_one_request_in_flight_on_each_connection(
     frames = (b"\0\0\0\x04" + number.to_bytes(4, "big") for number in count())
     measured = load.drive(address, [frames] * CONNECTIONS, REQUESTS)
     expected = [b"\0\0\0\x04" + number.to_bytes(4, "big") for number in range(REQUESTS)]
-    assert sorted(measured.answers) == expected
+    assert sorted(measured.responses) == expected
     assert at_once == [1] * REQUESTS
     assert len(measured.latencies) == REQUESTS
     assert 0 < max(measured.latencies) <= measured.seconds

@@ -185,7 +185,7 @@ def test_a_violation_reads_well() -> None:
     violation = first_violation(history, ValueModel())
     assert str(violation).splitlines() == [
         "no order explains [118 .. 119] client-118: read x: -> 4",
-        "an order of what was answered before:",
+        "an order of the earlier operations:",
         "  (3 more)",
         *(
             f"  [{10 * number} .. {10 * number + 1}] client-{10 * number}: set x = {number}: done"

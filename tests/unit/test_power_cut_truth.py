@@ -24,7 +24,7 @@ def tool(text: str, exit_code: int = 1, name: str = "metadata-quorum", seconds: 
     ("said", "truth"),
     [
         (tool("error: no leader; voters 2, 3 do not answer"), LOST),
-        (tool("no leader; nobody answers at 127.0.0.1:2, 127.0.0.1:3 (refused)"), LOST),
+        (tool("no leader; no server answers at 127.0.0.1:2, 127.0.0.1:3 (refused)"), LOST),
         (tool("no leader; voter 3 does not answer"), ELECTING),
         (tool("the quorum is without a leader", 0, "play status"), LOST),
         (tool("QuorumHealthy=False (NoLeader): no leader answers; not running: 2, 3", 0, "condition"), LOST),
@@ -55,7 +55,7 @@ def test_what_is_true_has_no_problem(said: Said, truth: Truth) -> None:
         (tool(STATUS, 0), LOST, "does not say that there is no leader"),
         (tool("no leader; voter 3 does not answer"), LOST, "names [3] as missing, not [2, 3]"),
         (tool("no leader; voters 1, 2, 3 do not answer"), LOST, "[1] are missing, which run"),
-        (tool("no leader; nobody answers at 127.0.0.1:1"), LOST, "[1] are missing, which run"),
+        (tool("no leader; no server answers at 127.0.0.1:1"), LOST, "[1] are missing, which run"),
         (tool("no leader; voter 3 does not answer"), LED, "no leader; 2 leads"),
         (tool("no leader; voters 2, 3 do not answer", 0), LOST, "exit code 0 without a leader"),
         (tool("LeaderId:   1\n", 0), LED, "says that 1 leads, not 2"),
@@ -76,4 +76,4 @@ def test_what_is_true_has_no_problem(said: Said, truth: Truth) -> None:
     ],
 )
 def test_what_is_false_is_found(said: Said, truth: Truth, problem: str) -> None:
-    assert any(problem in one for one in found(said, truth)), found(said, truth)
+    assert any(problem in text for text in found(said, truth)), found(said, truth)

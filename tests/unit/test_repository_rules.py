@@ -51,10 +51,10 @@ def test_the_image_has_what_a_controller_may_be_configured_to_need() -> None:
     extras = re.search(r"'\.\[(.+)\]'", (ROOT / "Dockerfile").read_text())
     assert extras is not None
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    installed = {one for extra in extras[1].split(",") for one in known[extra]}
+    installed = {requirement for extra in extras[1].split(",") for requirement in known[extra]}
     assert {*known["operator"], *known["oauthbearer"], *known["pkcs12"]} <= installed
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    assert {re.split(r"[^\w-]", one)[0] for one in installed} <= pinned
+    assert {re.split(r"[^\w-]", requirement)[0] for requirement in installed} <= pinned
 
 
 def test_constraints_pin_exact_versions_and_name_no_host() -> None:

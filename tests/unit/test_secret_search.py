@@ -42,11 +42,6 @@ def test_a_secret_is_found_in_each_form_and_only_there() -> None:
     assert homes_of({"key": KEY}, places) == {"key": set(KEY_FORMS)}
 
 
-def test_what_is_too_short_can_not_be_searched() -> None:
-    with pytest.raises(AssertionError, match="too short"):
-        homes_of({"secret": "pass"}, {})
-
-
 @pytest.mark.parametrize("column", ["texts", "bytes", "nested", "dictionary"])
 def test_files_of_parquet_are_read(tmp_path: Path, column: str) -> None:
     filler = [zlib.crc32(b"%d" % number).to_bytes(4, "big").hex() * 4 for number in range(2_000)]

@@ -30,8 +30,3 @@ def test_each_threat_has_a_test() -> None:
         tests = _TEST.findall(row[3])
         assert tests, f"{row[0]}: no test"
         assert all((PAGE.parents[1] / test).is_file() for test in tests), row
-
-
-def test_no_threat_is_there_twice() -> None:
-    threats = [row[0] for row in rows()]
-    assert len(threats) == len(set(threats))

@@ -51,7 +51,11 @@ def test_the_rungs_collect_no_fast_folder(
 
     def ignored(expression: str) -> list[str]:
         monkeypatch.setattr(pytestconfig.option, "markexpr", expression)
-        return [one for one in folders if pytest_ignore_collect(pytestconfig.rootpath / one, pytestconfig)]
+        return [
+            folder
+            for folder in folders
+            if pytest_ignore_collect(pytestconfig.rootpath / folder, pytestconfig)
+        ]
 
     assert ignored(RUNGS) == ["tests/unit", "tests/simulation"]
     assert ignored("nightly") == []

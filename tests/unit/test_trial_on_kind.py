@@ -6,18 +6,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from kit.local_kubernetes.docker_host import OwnDocker
-from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.processes import Service
-from kit.operators import trial
 from kit.operators.production import PRODUCTION, production
 
 
 def test_the_example_differs_in_what_it_requests_alone() -> None:
     written, made = list(yaml.safe_load_all(PRODUCTION.read_text())), production()
-    assert [_without_resources(one) for one in made] == [_without_resources(one) for one in written]
+    assert [_without_resources(document) for document in made] == [
+        _without_resources(document) for document in written
+    ]
     assert made != written
 
 
@@ -40,18 +39,3 @@ def test_a_docker_is_found_as_long_as_its_first_process_lives(tmp_path: Path) ->
     finally:
         service.stop()
     assert OwnDocker.find(tmp_path, os.environ) is None
-
-
-def test_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = tmp_path / "state.json"
-    state.write_text("{}")
-    monkeypatch.setattr(trial, "_STATE", state)
-    with pytest.raises(LocalKubernetesError, match="make kind-down"):
-        trial.up({}, print)
-
-
-def test_nothing_to_remove_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_STATE", tmp_path / "state.json")
-    said: list[str] = []
-    trial.down({}, said.append)
-    assert said == ["there is no cluster of `make kind`"]

@@ -5,19 +5,21 @@ facts = Examination(quorum=..., features=..., ...)      # gathered by `quorate_a
 for finding in diagnose(facts).findings: ...
 """
 
-from quorate_admin.diagnosis.commands import (
-    Commands as Commands,
-)
+from quorate_admin.diagnosis.commands import Commands as Commands
 from quorate_admin.diagnosis.facts import (
     Blocker as Blocker,
     Examination as Examination,
     FeatureOutlook as FeatureOutlook,
     NodeKind as NodeKind,
+    PartitionFacts as PartitionFacts,
+    PartitionTally as PartitionTally,
     RegisteredNode as RegisteredNode,
     Subject as Subject,
+    TroubledPartitions as TroubledPartitions,
+    partitions_of_image as partitions_of_image,
 )
 from quorate_admin.diagnosis.features import (
-    Probe as Probe,
+    LevelProbe as LevelProbe,
     parse_refusal as parse_refusal,
     probe_outlook as probe_outlook,
     registered_outlooks as registered_outlooks,
@@ -38,32 +40,15 @@ from quorate_admin.diagnosis.judgement import (
     Presence as Presence,
     judge as judge,
 )
-from quorate_admin.diagnosis.leadership import (
+from quorate_admin.diagnosis.quorum_search import (
     AskedController as AskedController,
     QuorumSearch as QuorumSearch,
     majority as majority,
 )
-from quorate_admin.diagnosis.observers import (
-    find_in_observers,
-)
-from quorate_admin.diagnosis.partition_facts import (
-    PartitionFacts as PartitionFacts,
-    PartitionTally as PartitionTally,
-    TroubledPartitions as TroubledPartitions,
-    partitions_of_image as partitions_of_image,
-)
-from quorate_admin.diagnosis.partitions import (
-    find_in_partitions,
-)
-from quorate_admin.diagnosis.quorum import (
-    find_in_quorum,
-)
-from quorate_admin.diagnosis.registrations import (
-    find_in_registrations,
-)
-from quorate_admin.diagnosis.unexamined import (
-    find_unexamined,
-)
+from quorate_admin.diagnosis.coverage import find_unexamined
+from quorate_admin.diagnosis.partitions import find_in_partitions
+from quorate_admin.diagnosis.quorum import find_in_observers, find_in_quorum
+from quorate_admin.diagnosis.registrations import find_in_registrations
 
 
 def diagnose(facts: Examination, commands: Commands | None = None) -> Diagnosis:

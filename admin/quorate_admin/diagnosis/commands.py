@@ -117,6 +117,10 @@ class Commands:
 
 def _servers(facts: Examination) -> str:
     """The first listeners of some brokers that are not fenced; which of them clients may use is unknown."""
-    live = (one for _, one in sorted((facts.brokers or {}).items()) if not one.fenced and one.endpoints)
-    addresses = [f"{host}:{port}" for host, port in (one.endpoints[0] for one in live)][:ADDRESSES_MAX]
+    live = (
+        broker
+        for _, broker in sorted((facts.brokers or {}).items())
+        if not broker.fenced and broker.endpoints
+    )
+    addresses = [f"{host}:{port}" for host, port in (broker.endpoints[0] for broker in live)][:ADDRESSES_MAX]
     return f"--bootstrap-server {','.join(addresses)}" if addresses else PLACE_OF_BROKERS

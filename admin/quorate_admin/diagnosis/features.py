@@ -26,7 +26,7 @@ _RANGE, _NO_FEATURE, _NOT_REGISTERED = _REFUSALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class LevelProbe:
     """A question for the active controller: would it take this level (UpdateFeatures with validateOnly)?"""
 
     feature: str
@@ -51,7 +51,9 @@ def parse_refusal(message: str) -> Blocker | None:
     return None
 
 
-def probe_outlook(feature: str, finalized: int, target: int) -> Generator[Probe, str | None, FeatureOutlook]:
+def probe_outlook(
+    feature: str, finalized: int, target: int
+) -> Generator[LevelProbe, str | None, FeatureOutlook]:
     """Find the highest level of a feature. Yields probes; expects None (accepted) or the refusal's message for each.
 
     Each refusal names one blocker. The next probe is for the highest level that this blocker supports, so blockers
@@ -59,7 +61,7 @@ def probe_outlook(feature: str, finalized: int, target: int) -> Generator[Probe,
     """
     level, blockers, obstacle = target, list[Blocker](), None
     while level > finalized:
-        message = yield Probe(feature=feature, level=level)
+        message = yield LevelProbe(feature=feature, level=level)
         if message is None:
             break
         blocker = parse_refusal(message)
@@ -101,7 +103,7 @@ def registered_outlooks(
             for node in registered
             if current < target and not supports(node.features, feature, target)
         ]
-        blockers.sort(key=lambda one: (-one.highest, one.kind, one.node_id))
+        blockers.sort(key=lambda blocker: (-blocker.highest, blocker.kind, blocker.node_id))
         highest = ((node.features or {}).get(feature, (0, 0))[1] for node in registered)
         reachable = current if missing else min(highest, default=target)
         obstacle = None

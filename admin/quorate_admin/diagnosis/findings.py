@@ -10,16 +10,16 @@ from quorate_admin.diagnosis.facts import FeatureOutlook, NodeKind
 
 
 class Severity(StrEnum):
-    """How bad it is. All but a NOTE make a cluster unhealthy."""
+    """The severity of a finding. A cluster with more than NOTEs is unhealthy."""
 
     DANGER = "danger"
     """Data is unavailable, the quorum is lost, or the next failure loses it."""
     BLOCKED = "blocked"
-    """Something that should be possible is not."""
+    """An operation is blocked."""
     WARNING = "warning"
-    """A part does not work as it should."""
+    """A node or partition is impaired."""
     NOTE = "note"
-    """Nothing is wrong; it could be better, or is good to know."""
+    """A possible improvement, or information."""
 
 
 class Code(StrEnum):
@@ -60,8 +60,8 @@ class Code(StrEnum):
 class Finding:
     """One problem or note.
 
-    `evidence` is what was observed. `advice` says what has to be done by hand first, None if nothing has;
-    `commands` are to be typed then, in this order. `blocks` has the first and last level of each feature
+    `evidence` is what was observed. `advice` is what has to be done by hand first, or None;
+    `commands` are to be run then, in this order. `blocks` has the first and last level of each feature
     that the node keeps from the cluster. A finding about partitions has their `count` and a few `examples`, as
     topic-partition.
     """
@@ -80,7 +80,7 @@ class Finding:
 
     @property
     def finding_id(self) -> str:
-        """The same for the same problem of the same node in each diagnosis, and in none for two problems."""
+        """Stable across diagnoses, and unique in each."""
         if self.node_id is None:
             return str(self.code)
         return f"{self.code}/{self.node_kind or 'node'}-{self.node_id}"

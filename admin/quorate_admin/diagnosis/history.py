@@ -54,7 +54,7 @@ class Heir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a lake has about a node that blocks feature levels. None: the lake does not tell.
+    """What a lake has about a node that blocks feature levels. None: it is not in the lake.
 
     `blocks_since` has each feature, its first blocked level, and since when it is blocked. `registrations` is the
     number of registrations of the node in the lake, and `registered_at` the time of the last one. If `voter_since` is
@@ -193,7 +193,7 @@ def _past_of(finding: Finding, kind: NodeKind, node_id: int, tables: Mapping[str
 
 
 def _blocks_since(finding: Finding, blockers: Sequence[Row]) -> Mapping[str, tuple[int, Since]]:
-    """Of each feature that is blocked: the lowest level of which the lake knows it."""
+    """The lowest blocked level in the lake, by feature."""
     found = {}
     for feature, (first, last) in finding.blocks.items():
         rows = [row for row in blockers if row["feature"] == feature and first <= row["level"] <= last]
@@ -204,7 +204,7 @@ def _blocks_since(finding: Finding, blockers: Sequence[Row]) -> Mapping[str, tup
 
 
 def _heirs(node_id: int, addresses: Sequence[Row]) -> Iterator[Heir]:
-    """Nodes that came to an address after this one, and still have it."""
+    """Nodes that took over an address of this node, and still have it."""
     own: dict[tuple[str, int], int] = {}
     for row in addresses:
         if row["node_id"] == node_id:
@@ -221,7 +221,7 @@ def _heirs(node_id: int, addresses: Sequence[Row]) -> Iterator[Heir]:
 
 
 def _first_of_each(rows: Iterable[Row], column: str) -> list[Row]:
-    """Of rows that have the same in a column, the earliest."""
+    """The earliest row for each value of a column."""
     first: dict[object, Row] = {}
     for row in sorted(rows, key=_from_offset):
         first.setdefault(row[column], row)
@@ -233,7 +233,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _voter_line(past: Past, *, is_behind: bool) -> str:
-    """`is_behind`: the lake lacks what is known of the node, so that it may have left the voters meanwhile."""
+    """`is_behind`: the lake is older than the finding, so that the node may have left the voters."""
     if past.voter_until is not None:
         return f"It was a voter until {_text(past.voter_until)}, with the directory {past.directory_id}."
     if past.voter_since is not None:

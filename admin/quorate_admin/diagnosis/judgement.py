@@ -1,8 +1,8 @@
-"""One judgement of each fact about a cluster: who follows the log, who is caught up, what is a ghost, what blocks.
+"""Judges each fact about a cluster once: which nodes follow the log, are caught up, are ghosts, block a feature.
 
 The doctor judges what its examination found (`judge`), the operator what it observed, in its module
-`planning.registrations`. Both fill the same `ClusterFacts`, so that they give the same answers. Whether something
-may be *done* about a ghost is decided by whoever acts. Reasons: docs/adr/0015-one-judgement.md.
+`planning.registrations`. Both fill the same `ClusterFacts`, so that they agree. Whether something may be
+*done* about a ghost is up to the caller. Reasons: docs/adr/0015-one-judgement.md.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.diagnosis.facts import Blocker, Examination, FeatureOutlook, NodeKind, RegisteredNode
 from quorate_admin.diagnosis.features import missing_voters, registered_outlooks, supports
-from quorate_admin.diagnosis.leadership import majority
+from quorate_admin.diagnosis.quorum_search import majority
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 FETCH_SILENCE_MS_MAX: Final = 5_000
@@ -38,7 +38,7 @@ class Presence(Enum):
     GONE = auto()
     """It is not a voter and does not follow the log. The registration of such a controller is a ghost."""
     UNKNOWN = auto()
-    """No leader answers, or a new leader has not heard from it yet."""
+    """No leader answers, or the node has not fetched from a new leader yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class LeaderView:
     def of(cls, quorum: QuorumDescription, since_ms: int | None = None) -> Self:
         """The view of a leader that was elected at `since_ms` or before; None if that is unknown.
 
-        A leader sets its own times to now, so the newest time in the description is its clock. It has heard from
-        nobody before its election, so the oldest time of a fetch is later.
+        A leader sets its own times to now, so the newest time in the description is its clock. No
+        replica fetches from it before its election, so the oldest time of a fetch is later.
         """
         replicas = (*quorum.voters, *quorum.observers)
         fetches_ms = [replica.last_fetch_ms for replica in replicas if replica.last_fetch_ms is not None]
@@ -138,7 +138,7 @@ class ClusterFacts:
     def follows(self, node_id: int) -> bool | None:
         """Whether a node follows the metadata log with any of its directories.
 
-        None while no leader answers, and while a new leader has not heard from the node.
+        None while no leader answers, and while the node has not fetched from a new leader.
         """
         if any(voter.follows for voter in (*self.voters, *self.observers) if voter.node_id == node_id):
             return True

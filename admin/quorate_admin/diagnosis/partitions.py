@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quorate_admin.diagnosis.commands import Commands
-from quorate_admin.diagnosis.facts import Examination, NodeKind
+from quorate_admin.diagnosis.facts import Examination, NodeKind, TroubledPartitions
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
 from quorate_admin.diagnosis.judgement import ClusterFacts
-from quorate_admin.diagnosis.partition_facts import TroubledPartitions
 
 BROKERS_MAX: Final = 10
 """The number of brokers that have a finding of their own, or are named in one."""

@@ -8,7 +8,7 @@ from quorate_admin.diagnosis.commands import Commands
 from quorate_admin.diagnosis.facts import Examination, NodeKind, Subject
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
 from quorate_admin.diagnosis.judgement import FETCH_SILENCE_MS_MAX, ClusterFacts, LeaderView
-from quorate_admin.diagnosis.leadership import majority
+from quorate_admin.diagnosis.quorum_search import majority
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 
@@ -55,7 +55,7 @@ def _no_leader(facts: Examination, commands: Commands) -> Finding:
             severity=Severity.DANGER,
             code=Code.NO_LEADER,
             message=f"The quorum has no leader; {search.missing}",
-            evidence="; ".join(part for part in (search.answers, search.reasons) if part)
+            evidence="; ".join(part for part in (search.responders, search.reasons) if part)
             + ". Without a leader, nothing in the cluster's metadata can change.",
             advice=search.advice,
             commands=(commands.doctor(),),
@@ -215,7 +215,7 @@ def _registration_of_voter(
 
 
 def _static(facts: Examination, commands: Commands) -> Iterator[Finding]:
-    outlook = next((one for one in facts.outlooks if one.feature == KRAFT_VERSION), None)
+    outlook = next((outlook for outlook in facts.outlooks if outlook.feature == KRAFT_VERSION), None)
     if outlook is not None and outlook.finalized == 0 and outlook.reachable >= 1:
         yield Finding(
             severity=Severity.NOTE,
@@ -246,3 +246,69 @@ def _listed(what: str, node_ids: list[int]) -> str:
 
 def _addresses(endpoints: set[tuple[str, int]] | tuple[tuple[str, int], ...]) -> str:
     return ", ".join(f"{host}:{port}" for host, port in sorted(endpoints))
+
+
+def running_ghosts(facts: Examination, judged: ClusterFacts) -> tuple[int, ...]:
+    """Returns the controllers that would be ghosts, if they did not answer at their registered addresses."""
+    return tuple(node_id for node_id in judged.ghosts if node_id in facts.answering)
+
+
+def find_in_observers(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
+    """Yields findings about nodes that run and are no voters."""
+    for node_id in running_ghosts(facts, judged):
+        yield _not_following(facts, node_id, commands)
+    if not facts.is_log_read:
+        return  # registrations of controllers are unknown
+    named = {} if facts.partitions is None else facts.partitions.unregistered
+    for node_id in judged.unregistered:
+        if node_id not in named:  # it is a broker, and a finding about partitions
+            yield _not_registered(node_id, commands)
+    for node_id in judged.possible_voters:
+        yield _could_vote(judged, node_id, commands)
+
+
+def _not_following(facts: Examination, node_id: int, commands: Commands) -> Finding:
+    registered = (facts.controllers or {}).get(node_id)
+    endpoints = () if registered is None else registered.endpoints
+    where = ", ".join(f"{host}:{port}" for host, port in endpoints) or "its address"
+    return Finding(
+        severity=Severity.WARNING,
+        code=Code.CONTROLLER_NOT_FOLLOWING,
+        message=f"Controller {node_id} runs and is registered, but does not follow the metadata log",
+        evidence=f"It answers at {where}, is not a voter, and does not fetch from the leader. Its registration keeps "
+        "feature levels back as that of a live controller does.",
+        advice=f"Look for the reason in the log of controller {node_id}: often it does not reach the leader, or "
+        "its controller.quorum.bootstrap.servers are wrong. If it is not needed, stop it. Then:",
+        commands=(commands.doctor(),),
+        node_kind=NodeKind.CONTROLLER,
+        node_id=node_id,
+    )
+
+
+def _not_registered(node_id: int, commands: Commands) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        code=Code.OBSERVER_NOT_REGISTERED,
+        message=f"Node {node_id} follows the metadata log, and is registered neither as a broker nor as a controller",
+        evidence="It is starting, its registration is refused, or it was removed while the node ran. Clients and "
+        "other nodes can't see it.",
+        advice=f"Wait some seconds and run the doctor again. If the finding stays, the log of node {node_id} has the "
+        "reason. A broker whose registration was removed has to be restarted: it registers only when it starts.",
+        commands=(commands.doctor(),),
+        node_id=node_id,
+    )
+
+
+def _could_vote(judged: ClusterFacts, node_id: int, commands: Commands) -> Finding:
+    voters = sorted(judged.voter_ids)
+    return Finding(
+        severity=Severity.NOTE,
+        code=Code.CONTROLLER_COULD_VOTE,
+        message=f"Controller {node_id} follows the metadata log and could become a voter",
+        evidence="It is registered and caught up. The quorum is dynamic; its voters are "
+        f"{', '.join(map(str, voters))}.",
+        advice="If it shall vote, run this on its host, with its own properties as controller.properties:",
+        commands=(commands.add_voter(),),
+        node_kind=NodeKind.CONTROLLER,
+        node_id=node_id,
+    )

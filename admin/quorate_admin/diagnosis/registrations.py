@@ -34,7 +34,7 @@ def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Co
         if broker.fenced and (NodeKind.BROKER, broker.node_id) not in blocking:
             yield _fenced(facts, judged, broker, commands)
     for node_id, address in sorted(facts.misrouted.items()):
-        if node_id not in judged.ghosts:  # somebody else may have the address of a node that is gone
+        if node_id not in judged.ghosts:  # another node may have the address of a node that is gone
             yield _misrouted(facts, node_id, address, commands)
     yield from _behind(facts, commands)
     if facts.outlook_problem is not None:
@@ -57,7 +57,7 @@ def _misrouted(facts: Examination, node_id: int, address: str, commands: Command
         severity=Severity.WARNING,
         code=Code.ADDRESS_LEADS_ELSEWHERE,
         message=f"The address of {kind} {node_id} leads to another node",
-        evidence=f"Seen from here, who answers at {address} is not {kind} {node_id} of this cluster.",
+        evidence=f"The node that answers at {address} is not {kind} {node_id} of this cluster.",
         advice="Correct the DNS record, Service or proxy behind that address; restart nothing.",
         commands=(commands.doctor(),),
         node_kind=kind,
@@ -111,9 +111,9 @@ def _lacks_levels_of(release: Release, blocked: list[tuple[FeatureOutlook, Block
 
 
 def _release(facts: Examination) -> Release:
-    """The newest release that a broker runs, by its registration; that of new clusters if there is none.
+    """The newest release that a broker runs, by its registration; that of new clusters without any.
 
-    Our controllers support the levels of all releases, so they do not tell which one a cluster runs.
+    Our controllers support the levels of all releases, which does not show the one that a cluster runs.
     """
     highest = max(
         (broker.features.get(METADATA_VERSION, (0, 0))[1] for broker in _brokers(facts) if broker.features),
@@ -155,8 +155,8 @@ def _way_out(
 
 def _upgrade(blocked: list[tuple[FeatureOutlook, Blocker]], commands: Commands) -> tuple[str, ...]:
     """The upgrade that is possible without this blocker; that of metadata.version, if it blocks several features."""
-    for outlook, blocker in sorted(blocked, key=lambda one: one[0].feature != METADATA_VERSION):
-        others = [one for one in outlook.blockers if one is not blocker]
+    for outlook, blocker in sorted(blocked, key=lambda pair: pair[0].feature != METADATA_VERSION):
+        others = [other for other in outlook.blockers if other is not blocker]
         if any(not other.is_registered for other in others):
             continue
         level = min((other.highest for other in others), default=outlook.target)
@@ -200,7 +200,7 @@ def _presence_text(facts: Examination, presence: Presence, kind: NodeKind, node_
         case Presence.GONE:
             return f"{absence}: no such node runs."
         case Presence.UNKNOWN:
-            return "Whether it is alive is unknown: there is no leader, or a new one that has not heard from it yet."
+            return "Whether it is alive is unknown: there is no leader, or it has not fetched from a new one yet."
 
 
 def _idle_ghost(facts: Examination, node_id: int, commands: Commands) -> Finding:
@@ -252,7 +252,7 @@ def _fenced(facts: Examination, judged: ClusterFacts, broker: RegisteredNode, co
 
 
 def _behind(facts: Examination, commands: Commands) -> Iterator[Finding]:
-    outlook = next((one for one in facts.outlooks if one.feature == METADATA_VERSION), None)
+    outlook = next((outlook for outlook in facts.outlooks if outlook.feature == METADATA_VERSION), None)
     if outlook is None:
         return
     reachable = min(outlook.reachable, _release(facts).metadata_version)

@@ -1,4 +1,4 @@
-"""One connection to a broker or controller: TLS, versions and identity, SASL, and answers matched to requests."""
+"""One connection to a broker or controller: TLS, versions and identity, SASL, and responses matched to requests."""
 
 import asyncio
 import logging
@@ -62,7 +62,7 @@ class Connection:
         self.identity: Identity | None = None
         self._wire = ClientConnection(client_id, in_flight_max=IN_FLIGHT_MAX)
         self._writer = writer
-        self._answers: deque[asyncio.Future[Any]] = deque()
+        self._pending: deque[asyncio.Future[Any]] = deque()
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._open_for_requests = asyncio.Lock()
         self._versions = PeerVersions()
@@ -89,7 +89,7 @@ class Connection:
         `setup_timeout_ms` applies to the socket and TLS, `timeout_ms` to each request after that.
 
         Raises:
-            ConnectionFailedError, RequestTimeoutError: the server does not answer.
+            ConnectionFailedError, RequestTimeoutError: the server does not respond.
             AuthenticationError: TLS or SASL failed.
             RebootstrapRequiredError: the server has another identity.
             ServerError: the server refused.
@@ -115,7 +115,7 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """The number of requests without a response."""
-        return len(self._answers)
+        return len(self._pending)
 
     def supports(self, key: ApiKey) -> bool:
         """Whether the server has an API, in any version."""
@@ -129,7 +129,7 @@ class Connection:
         Raises:
             RebootstrapRequiredError: the server has another identity.
             ServerError: the server refused.
-            RequestTimeoutError, ConnectionFailedError: the server did not answer.
+            RequestTimeoutError, ConnectionFailedError: the server did not respond.
         """
         negotiation = Negotiation(
             cluster_id=identity.cluster_id if identity else None,
@@ -185,7 +185,7 @@ class Connection:
 
         Raises:
             UnsupportedByServerError: there is no such version.
-            RequestTimeoutError, ConnectionFailedError: the server did not answer.
+            RequestTimeoutError, ConnectionFailedError: the server did not respond.
             AuthenticationError: authenticating again failed (KIP-368).
         """
         version = self._version_for(api_of(request))
@@ -246,7 +246,7 @@ class Connection:
                 return  # another request has authenticated
             logger.debug("%s: the session ends soon; authenticating again", self.address)
             # The server accepts no other request in between: wait for all responses.
-            pending = [answer for answer in self._answers if not answer.done()]
+            pending = [waiter for waiter in self._pending if not waiter.done()]
             if pending:
                 await asyncio.wait(pending, timeout=timeout_ms / 1000)
             try:
@@ -268,11 +268,11 @@ class Connection:
                     if self._failure is not None:
                         raise self._failure
                     frame = self._wire.send(request, version)
-                    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                    self._answers.append(answer)
+                    waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                    self._pending.append(waiter)
                     self._writer.write(frame)
                 await self._writer.drain()
-                return await answer
+                return await waiter
         except UnsupportedVersion as error:
             raise UnsupportedByServerError(f"{self.address}: {error}") from error
         except ValueTooLong as error:
@@ -283,7 +283,7 @@ class Connection:
             self._fail(ConnectionFailedError(f"{self.address}: a request was cancelled or timed out"))
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise RequestTimeoutError(f"no answer from {self.address} in {timeout_ms} ms") from None
+            raise RequestTimeoutError(f"no response from {self.address} in {timeout_ms} ms") from None
         except OSError as error:
             raise _failure_of(self.address, error) from error
 
@@ -305,9 +305,9 @@ class Connection:
             while data := await reader.read(READ_SIZE_BYTES):
                 first = first or data[:2]
                 for _, response in self._wire.receive_data(data):
-                    answer = self._answers.popleft()
-                    if not answer.done():  # the caller may have stopped waiting
-                        answer.set_result(response)
+                    waiter = self._pending.popleft()
+                    if not waiter.done():  # the caller may have stopped waiting
+                        waiter.set_result(response)
             self._fail(ConnectionFailedError(f"{self.address}: the server closed the connection"))
         except OSError as error:
             self._fail(_failure_of(self.address, error))
@@ -325,11 +325,11 @@ class Connection:
     def _fail(self, failure: AdminError) -> None:
         if self._failure is None:
             self._failure = failure
-        while self._answers:
-            answer = self._answers.popleft()
-            if not answer.done():
-                answer.set_exception(self._failure)
-                answer.exception()  # mark it as retrieved: the caller may have failed to send and not wait for it
+        while self._pending:
+            waiter = self._pending.popleft()
+            if not waiter.done():
+                waiter.set_exception(self._failure)
+                waiter.exception()  # mark it as retrieved: the caller may have failed to send and not wait for it
 
 
 async def _connect(

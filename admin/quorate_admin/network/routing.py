@@ -34,7 +34,7 @@ METADATA_AGE_MS_MIN = 1_000
 """The minimum age for a new discovery, so that each discovery is used at least once."""
 
 
-class Role(Enum):
+class DestinationRole(Enum):
     """Which nodes may answer a request."""
 
     ANY = "any node"
@@ -49,7 +49,7 @@ class Role(Enum):
 class To:
     """The destination of a request."""
 
-    role: Role
+    role: DestinationRole
     node_id: int = -1
     address: Address | None = None
 
@@ -65,26 +65,26 @@ class To:
     @classmethod
     def node(cls, node_id: int) -> "To":
         """The broker or controller with this id."""
-        return cls(Role.NODE, node_id)
+        return cls(DestinationRole.NODE, node_id)
 
     @classmethod
     def at(cls, address: Address) -> "To":
         """The node that listens at this address."""
-        return cls(Role.ADDRESS, address=address)
+        return cls(DestinationRole.ADDRESS, address=address)
 
     def __str__(self) -> str:
         match self.role:
-            case Role.NODE:
+            case DestinationRole.NODE:
                 return f"node {self.node_id}"
-            case Role.ADDRESS:
+            case DestinationRole.ADDRESS:
                 return str(self.address)
         return str(self.role.value)
 
 
-To.CONTROLLER = To(Role.CONTROLLER)
-To.READER = To(Role.READER)
-To.ANY = To(Role.ANY)
-To.LEADER_OF_QUORUM = To(Role.LEADER_OF_QUORUM)
+To.CONTROLLER = To(DestinationRole.CONTROLLER)
+To.READER = To(DestinationRole.READER)
+To.ANY = To(DestinationRole.ANY)
+To.LEADER_OF_QUORUM = To(DestinationRole.LEADER_OF_QUORUM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Send:
     """Send the request to the target."""
 
     target: Target
@@ -132,7 +132,7 @@ class Refuse:
     reason: str
 
 
-Step = Ask | Discover | Wait | Refuse
+Step = Send | Discover | Wait | Refuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,14 +193,14 @@ class Routing:
         `load` returns the requests in flight at an address, None if not connected. Nodes at the `lacking` addresses
         do not serve the request.
         """
-        if to.role is Role.ADDRESS:
+        if to.role is DestinationRole.ADDRESS:
             assert to.address is not None
             return self._ask_or_wait([Target(address=to.address)], now_ms, None)
         if not self._config.follow_advertised:
             # A single bootstrap address is taken for the node, because no other node is ever asked.
-            if to.role is Role.NODE and len(self._bootstrap) > 1:
+            if to.role is DestinationRole.NODE and len(self._bootstrap) > 1:
                 return Refuse(reason="only bootstrap addresses can be asked, not nodes by id")
-            targets = [Target(address=one) for one in self._bootstrap]
+            targets = [Target(address=address) for address in self._bootstrap]
             return self._ask_willing(targets, lacking, now_ms, None)
         self._rebootstrap_if_lost(now_ms)
         if self._is_discovery_due(to, now_ms):
@@ -210,7 +210,7 @@ class Routing:
             self._targets(to),
             lacking,
             now_ms,
-            None if to.role is Role.READER and self._config.is_to_controllers else load,
+            None if to.role is DestinationRole.READER and self._config.is_to_controllers else load,
         )
 
     def _ask_willing(
@@ -238,25 +238,26 @@ class Routing:
         targets = (
             [self._target(node_id) for node_id in self.nodes]
             if self.nodes
-            else [Target(address=one) for one in self._bootstrap]
+            else [Target(address=address) for address in self._bootstrap]
         )
         # A node that has described the cluster in vain may be outdated: ask the others first, except failed ones.
         others = [target for target in targets if target.address not in self._described]
         targets = [other for other in others if self._blocked_until_ms(other.address) <= now_ms] or targets
         step = self._ask_or_wait(targets, now_ms, load)
-        return Discover(target=step.target) if isinstance(step, Ask) else step
+        return Discover(target=step.target) if isinstance(step, Send) else step
 
     def _targets(self, to: To) -> list[Target]:
         """The nodes that may answer; empty if the requested node is unknown."""
-        is_any = to.role is Role.ANY or (
-            to.role in {Role.LEADER_OF_QUORUM, Role.READER} and not self._config.is_to_controllers
+        is_any = to.role is DestinationRole.ANY or (
+            to.role in {DestinationRole.LEADER_OF_QUORUM, DestinationRole.READER}
+            and not self._config.is_to_controllers
         )
         if is_any:
             return [self._target(node_id) for node_id in self.nodes]
-        if to.role is Role.READER:
+        if to.role is DestinationRole.READER:
             ids = sorted(self.nodes, key=lambda node_id: node_id != self._controller_id)
             return [self._target(node_id) for node_id in ids]
-        node_id = to.node_id if to.role is Role.NODE else self._controller_id
+        node_id = to.node_id if to.role is DestinationRole.NODE else self._controller_id
         return [self._target(node_id)] if node_id is not None and node_id in self.nodes else []
 
     def _target(self, node_id: int) -> Target:
@@ -267,7 +268,7 @@ class Routing:
             is_checked=self.is_recovering,
         )
 
-    def _ask_or_wait(self, targets: Sequence[Target], now_ms: int, load: Load | None) -> Ask | Wait:
+    def _ask_or_wait(self, targets: Sequence[Target], now_ms: int, load: Load | None) -> Send | Wait:
         """The first target without a recent failure; with `load`, the least loaded of the connected ones."""
         ready = [target for target in targets if self._blocked_until_ms(target.address) <= now_ms]
         if not ready:
@@ -275,7 +276,7 @@ class Routing:
             return Wait(until_ms=until_ms)
         loads = [(load(target.address) if load else None, target) for target in ready]
         connected = [(in_flight, target) for in_flight, target in loads if in_flight is not None]
-        return Ask(target=min(connected, key=lambda one: one[0])[1] if connected else ready[0])
+        return Send(target=min(connected, key=lambda pair: pair[0])[1] if connected else ready[0])
 
     def _blocked_until_ms(self, address: Address) -> int:
         failures = self._failures.get(address)
@@ -304,11 +305,11 @@ class Routing:
         resolved: tuple[Misrouted, ...] = () if misrouted is None else (misrouted,)
         resolved += tuple(
             replace(
-                one,
+                unresolved,
                 found_cluster_id=cluster_id,
                 found_node_id=next((node for node, at in nodes.items() if at == address), None),
             )
-            for address, one in self._unresolved.items()
+            for address, unresolved in self._unresolved.items()
         )
         self._unresolved.clear()
         is_useful = bool(nodes) and (not self._config.is_to_controllers or controller_id in nodes)
@@ -322,15 +323,17 @@ class Routing:
         self._is_stale = False
         self._discovered_at_ms = now_ms
         self._seeking_since_ms = None
-        self._failures = {one: kept for one, kept in self._failures.items() if one in self.addresses}
+        self._failures = {
+            address: failures for address, failures in self._failures.items() if address in self.addresses
+        }
         return resolved
 
     def succeeded(self, target: Target) -> None:
-        """The node answered."""
+        """The node sent a response."""
         self._failures.pop(target.address, None)
 
-    def answered(self) -> None:
-        """A request was answered, so the description of the cluster was right."""
+    def confirmed(self) -> None:
+        """A request succeeded, so the description of the cluster was right."""
         self._described.clear()
 
     def failed(self, target: Target, now_ms: int) -> None:
@@ -350,7 +353,7 @@ class Routing:
         self._controller_id = None
         self._avoid(target.address)
 
-    def answered_for(self, target: Target, cluster_id: str, now_ms: int) -> Misrouted | None:
+    def identified(self, target: Target, cluster_id: str, now_ms: int) -> Misrouted | None:
         """A response has a cluster id. Returns the misrouted connection, if it is that of another cluster.
 
         If identities are checked, the client starts again, and the response must not be used.
@@ -417,13 +420,15 @@ class Routing:
         self._controller_id = None
         self._is_stale = False
         self._described.clear()
-        self._failures = {one: kept for one, kept in self._failures.items() if one in self._bootstrap}
+        self._failures = {
+            address: failures for address, failures in self._failures.items() if address in self._bootstrap
+        }
 
     def _avoid(self, address: Address) -> None:
         """Prefer other nodes from now on, and discover the cluster again."""
         self._is_stale = bool(self.nodes)
         if address in self._bootstrap:
-            self._bootstrap = (*(one for one in self._bootstrap if one != address), address)
+            self._bootstrap = (*(other for other in self._bootstrap if other != address), address)
 
     def _retry_backoff_ms(self, failures: int) -> int:
         config = self._config

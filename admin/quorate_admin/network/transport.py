@@ -30,12 +30,12 @@ from quorate_admin.errors import (
 )
 from quorate_admin.network.connection import Connection, Identity
 from quorate_admin.network.routing import (
-    Ask,
+    DestinationRole,
     Discover,
     Misrouted,
     Refuse,
-    Role,
     Routing,
+    Send,
     Target,
     To,
     Wait,
@@ -45,7 +45,7 @@ from quorate_admin.network.routing import (
 logger = logging.getLogger(__name__)
 
 Failures = Callable[[Any], Iterable[ErrorCode]]
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 _NOT_IN_CHARGE: Final = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
 _SENDS_ON: Final = _NOT_IN_CHARGE | {ErrorCode.rebootstrap_required}
@@ -89,7 +89,7 @@ class Transport:
             return await connection.request(request, limit_ms)
 
         try:
-            return await self._until_answered(to, send, code_to_retry, timeout_ms)
+            return await self._send_until_done(to, send, code_to_retry, timeout_ms)
         except NoNodeServesError as error:
             which = "of the cluster" if error.are_all_asked else "that answers"
             raise UnsupportedEndpointError(
@@ -99,7 +99,7 @@ class Transport:
 
     async def api_versions(self, to: To, *, timeout_ms: int | None = None) -> Any:
         """A new ApiVersionsResponse; see `Operations._api_versions`."""
-        return await self._until_answered(
+        return await self._send_until_done(
             to,
             lambda connection, limit_ms: connection.negotiate(limit_ms, connection.identity),
             lambda _: None,
@@ -126,24 +126,24 @@ class Transport:
 
     # Requests with retries
 
-    async def _until_answered(
+    async def _send_until_done(
         self,
         to: To,
-        ask: Callable[[Connection, int], Awaitable[_Answer]],
-        code_to_retry: Callable[[_Answer], ErrorCode | None],
+        ask: Callable[[Connection, int], Awaitable[_Response]],
+        code_to_retry: Callable[[_Response], ErrorCode | None],
         timeout_ms: int | None,
-    ) -> _Answer:
+    ) -> _Response:
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         attempt = _Attempts(to, self._now_ms() + limit_ms)
         while True:
             target = await self._find(to, attempt)
-            answer = connection = None
+            response = connection = None
             attempt.unanswered = None
             try:
                 connection = await self._connection_to(target, attempt)
-                answer = await ask(connection, self._limit_ms(attempt))
+                response = await ask(connection, self._limit_ms(attempt))
             except UnsupportedByServerError as error:
-                if to.role is not Role.READER or not self._config.is_to_controllers:
+                if to.role is not DestinationRole.READER or not self._config.is_to_controllers:
                     raise
                 attempt.lacking.add(target.address)
                 attempt.reasons[str(target.address)] = str(error)
@@ -153,32 +153,32 @@ class Transport:
                     attempt.unanswered = error
                 self._note_failure(target, error, attempt)
                 if attempt.lacking and connection is None:
-                    # Those that answer do not serve the request: nobody waits for the others to run.
+                    # The nodes that answer do not serve the request: do not wait for the others to start.
                     attempt.lacking.add(target.address)
                     attempt.has_unreached = True
                     continue
             else:
                 self.routing.succeeded(target)
-                code = code_to_retry(answer)
-                if self._is_of_another_cluster(target, answer, attempt):
-                    answer = None
+                code = code_to_retry(response)
+                if self._is_of_another_cluster(target, response, attempt):
+                    response = None
                 elif code is None:
-                    self.routing.answered()
-                    return answer
+                    self.routing.confirmed()
+                    return response
                 else:
                     self._note_refusal(target, code, attempt)
             attempt.count += 1
             pause_ms = self._pause_ms(attempt)
             if attempt.count > self._config.retries or self._now_ms() + pause_ms >= attempt.deadline_ms:
-                if answer is not None:
-                    return answer
+                if response is not None:
+                    return response
                 raise attempt.failure()
             await asyncio.sleep(pause_ms / 1000)
 
-    def _is_of_another_cluster(self, target: Target, answer: Any, attempt: "_Attempts") -> bool:
+    def _is_of_another_cluster(self, target: Target, response: Any, attempt: "_Attempts") -> bool:
         """Whether the response has the id of another cluster. Servers before KIP-1242 do not check that."""
-        cluster_id = getattr(answer, "cluster_id", None)
-        misrouted = self.routing.answered_for(target, cluster_id, self._now_ms()) if cluster_id else None
+        cluster_id = getattr(response, "cluster_id", None)
+        misrouted = self.routing.identified(target, cluster_id, self._now_ms()) if cluster_id else None
         if misrouted is None:
             return False
         self._misrouted_log.log(misrouted, self._now_ms())
@@ -224,7 +224,7 @@ class Transport:
         while True:
             step = self.routing.next_step(to, self._now_ms(), self._load, attempt.lacking)
             match step:
-                case Ask(target=target):
+                case Send(target=target):
                     return target
                 case Discover():
                     async with self._discovering:
@@ -354,7 +354,9 @@ class Transport:
             if address not in known and not connection.in_flight
         ]
         gone = [self._connections.pop(address) for address in strange]
-        for address in [one for one, lock in self._opening.items() if one not in known and not lock.locked()]:
+        for address in [
+            opened for opened, lock in self._opening.items() if opened not in known and not lock.locked()
+        ]:
             if address not in self._connections:
                 del self._opening[address]
         await asyncio.gather(*(connection.close() for connection in gone))

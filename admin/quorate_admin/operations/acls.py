@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
-from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
+from quorate_admin.operations.base import KeyedOperations, KeyResult, error_of
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
@@ -69,23 +69,23 @@ class AclOperations(KeyedOperations):
             return CreateAclsRequest(
                 creations=tuple(
                     AclCreation(
-                        resource_type=one.pattern.resource_type,
-                        resource_name=one.pattern.name,
-                        resource_pattern_type=one.pattern.pattern_type,
-                        principal=one.entry.principal,
-                        host=one.entry.host,
-                        operation=one.entry.operation,
-                        permission_type=one.entry.permission_type,
+                        resource_type=binding.pattern.resource_type,
+                        resource_name=binding.pattern.name,
+                        resource_pattern_type=binding.pattern.pattern_type,
+                        principal=binding.entry.principal,
+                        host=binding.entry.host,
+                        operation=binding.entry.operation,
+                        permission_type=binding.entry.permission_type,
                     )
-                    for one in asked
+                    for binding in asked
                 )
             )
 
-        def outcomes_of(response: Any, asked: Sequence[AclBinding]) -> Iterator[Outcome[AclBinding, None]]:
+        def results_of(response: Any, asked: Sequence[AclBinding]) -> Iterator[KeyResult[AclBinding, None]]:
             for binding, result in zip(asked, response.results, strict=False):
-                yield Outcome(binding, None, result.error_code, result.error_message)
+                yield KeyResult(binding, None, result.error_code, result.error_message)
 
-        results = await self._ask_each(definite, request_for, outcomes_of, timeout_ms=timeout_ms)
+        results = await self._ask_each(definite, request_for, results_of, timeout_ms=timeout_ms)
         return Results(results.values, {**results.errors, **refused})
 
     async def delete_acls(
@@ -97,19 +97,21 @@ class AclOperations(KeyedOperations):
         from quorate_admin.types.acls import AclDeletion
 
         def request_for(asked: Sequence[AclBindingFilter], _: timedelta) -> DeleteAclsRequest:
-            return DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_filter_fields(one)) for one in asked))
+            return DeleteAclsRequest(
+                filters=tuple(DeleteAclsFilter(**_filter_fields(acl_filter)) for acl_filter in asked)
+            )
 
-        def outcomes_of(
+        def results_of(
             response: Any, asked: Sequence[AclBindingFilter]
-        ) -> Iterator[Outcome[AclBindingFilter, Deletions]]:
+        ) -> Iterator[KeyResult[AclBindingFilter, Deletions]]:
             for acl_filter, result in zip(asked, response.filter_results, strict=False):
                 deletions = tuple(
                     AclDeletion(binding=_binding(acl, acl), error=error_of(acl.error_code, acl.error_message))
                     for acl in result.matching_acls
                 )
-                yield Outcome(acl_filter, deletions, result.error_code, result.error_message)
+                yield KeyResult(acl_filter, deletions, result.error_code, result.error_message)
 
-        return await self._ask_each(filters, request_for, outcomes_of, timeout_ms=timeout_ms)
+        return await self._ask_each(filters, request_for, results_of, timeout_ms=timeout_ms)
 
 
 def _fields_with(acl_filter: AclBindingFilter, names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from quorate_protocol.kafka.enums import operations_of_bits
 from quorate_admin.errors import ServerError
 from quorate_admin.network.routing import To
 from quorate_admin.network.transport import describe_cluster_request
-from quorate_admin.operations.keyed import KeyedOperations
+from quorate_admin.operations.base import KeyedOperations
 from quorate_admin.results import Results
 from quorate_admin.types.cluster import (
     ClusterDescription,

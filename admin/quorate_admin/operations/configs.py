@@ -10,7 +10,7 @@ from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError, UnsupportedByServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, Outcome, outcomes
+from quorate_admin.operations.base import KeyedOperations, KeyResult, key_results
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class ConfigOperations(KeyedOperations):
             return DescribeConfigsRequest(
                 resources=tuple(
                     DescribeConfigsResource(
-                        resource_type=one.type, resource_name=one.name, configuration_keys=None
+                        resource_type=resource.type, resource_name=resource.name, configuration_keys=None
                     )
-                    for one in asked
+                    for resource in asked
                 ),
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
@@ -57,8 +57,8 @@ class ConfigOperations(KeyedOperations):
         return await self._ask_owners(
             resources,
             request_for,
-            lambda response, _: outcomes(
-                response.results, _resource, lambda one: tuple(map(config_entry, one.configs))
+            lambda response, _: key_results(
+                response.results, _resource, lambda result: tuple(map(config_entry, result.configs))
             ),
             timeout_ms,
             described=True,
@@ -122,14 +122,16 @@ class ConfigOperations(KeyedOperations):
             return request_of(
                 resources=tuple(
                     resource_of(
-                        resource_type=one.type, resource_name=one.name, configs=tuple(configs_of(one))
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        configs=tuple(configs_of(resource)),
                     )
-                    for one in asked
+                    for resource in asked
                 )
             )
 
         return await self._ask_owners(
-            resources, request_for, lambda response, _: outcomes(response.responses, _resource), timeout_ms
+            resources, request_for, lambda response, _: key_results(response.responses, _resource), timeout_ms
         )
 
     async def list_config_resources(
@@ -156,7 +158,7 @@ class ConfigOperations(KeyedOperations):
                 found += await self._list_config_resources((), left_ms())
             if not asked <= {ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP}:
                 found += await self._list_with_metadata(left_ms())
-        return tuple(sorted(one for one in found if one.type in asked))
+        return tuple(sorted(resource for resource in found if resource.type in asked))
 
     async def _list_config_resources(
         self, types: Iterable[ConfigResourceType], timeout_ms: int
@@ -188,7 +190,7 @@ class ConfigOperations(KeyedOperations):
         self,
         resources: Iterable[ConfigResource],
         request_for: Callable[[Sequence[ConfigResource], timedelta], Any],
-        outcomes_of: Callable[[Any, Sequence[ConfigResource]], Iterable[Outcome[ConfigResource, Any]]],
+        results_of: Callable[[Any, Sequence[ConfigResource]], Iterable[KeyResult[ConfigResource, Any]]],
         timeout_ms: int | None,
         *,
         described: bool = False,
@@ -196,7 +198,7 @@ class ConfigOperations(KeyedOperations):
         """Send requests to the owner of each resource: its node, or the controller."""
 
         async def ask(to: To, asked: Sequence[ConfigResource]) -> Results[ConfigResource, Any]:
-            return await self._ask_each(asked, request_for, outcomes_of, to=to, timeout_ms=timeout_ms)
+            return await self._ask_each(asked, request_for, results_of, to=to, timeout_ms=timeout_ms)
 
         is_read = described and self._to_controllers
         by_owner: dict[To, list[ConfigResource]] = defaultdict(list)
@@ -247,8 +249,8 @@ def config_entry(config: Any) -> ConfigEntry:
         is_sensitive=config.is_sensitive,
         is_read_only=config.read_only,
         synonyms=tuple(
-            ConfigSynonym(name=one.name, value=one.value, source=ConfigSource(one.source))
-            for one in getattr(config, "synonyms", ())
+            ConfigSynonym(name=synonym.name, value=synonym.value, source=ConfigSource(synonym.source))
+            for synonym in getattr(config, "synonyms", ())
         ),
         type=ConfigType(getattr(config, "config_type", ConfigType.UNKNOWN)),
         documentation=getattr(config, "documentation", None),

@@ -31,7 +31,7 @@ from quorate_admin.types.cluster import (
 
 PROBE_TIMEOUT_MS = 5_000
 ELECTIONS_MAX = 3
-"""The number of elections that a refresh waits out. After each, it gives the new leader time to hear from nodes."""
+"""The number of elections that a refresh waits out. After each, it gives nodes time to fetch from the new leader."""
 
 
 class ControllerOperations(ClusterOperations):
@@ -207,14 +207,14 @@ class ControllerOperations(ClusterOperations):
         return registration
 
     async def _check_quiet(self, controller_id: int, timeout_ms: int | None) -> None:
-        """Raise RefreshRefusedError if the controller follows the log, or if no leader stays long enough to tell."""
+        """Raise RefreshRefusedError if the controller follows the log, or if leaders change too often to find out."""
         from quorate_admin.diagnosis import judgement
 
         refused = f"controller {controller_id} is not refreshed"
         epoch: int | None = None
         for attempt in range(ELECTIONS_MAX + 1):
             if attempt > 0:
-                # A newly elected leader has not heard from any node yet: give the controller time to fetch.
+                # No node has fetched from a newly elected leader yet: give the controller time to do so.
                 await asyncio.sleep((judgement.FETCH_SILENCE_MS_MAX + 1) / 1000)
             quorum = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
             if quorum.leader_id == controller_id:
@@ -251,7 +251,7 @@ class ControllerOperations(ClusterOperations):
     async def is_node_at(
         self, address: Address, node_id: int, cluster_id: str, *, timeout_ms: int = PROBE_TIMEOUT_MS
     ) -> bool | None:
-        """Whether a node of a cluster answers at an address. None if nobody answers, or does not say who it is."""
+        """Whether a node of a cluster answers at an address. None if that is unknown."""
         identity = Identity(cluster_id, node_id)
         try:
             connection = await self._transport.open_separate(address, identity, timeout_ms=timeout_ms)
@@ -269,7 +269,7 @@ class ControllerOperations(ClusterOperations):
     async def _is_node(
         self, connection: Connection, identity: Identity, timeout_ms: int = PROBE_TIMEOUT_MS
     ) -> bool:
-        """Whether a server says that it is this node. Raises AdminError if it does not say who it is.
+        """Whether a server identifies itself as this node. Raises AdminError if it does not identify itself.
 
         That it accepts an identity in ApiVersions proves nothing: Java controllers of Kafka 4.4 accept any.
         """
@@ -280,10 +280,10 @@ class ControllerOperations(ClusterOperations):
             return False
         response = await connection.request(node_question([identity.node_id]), timeout_ms)
         code = response.results[0].error_code if response.results else ErrorCode.unknown_server_error
-        answer = is_node(code)
-        if answer is None:
+        is_this_node = is_node(code)
+        if is_this_node is None:
             raise ServerError(code, response.results[0].error_message if response.results else None)
-        return answer
+        return is_this_node
 
     async def node_api_versions(
         self, node: int | Address, *, timeout_ms: int | None = None

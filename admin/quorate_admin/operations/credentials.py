@@ -11,7 +11,7 @@ from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 from quorate_admin.errors import ServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, error_of, outcomes
+from quorate_admin.operations.base import KeyedOperations, error_of, key_results
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class CredentialOperations(KeyedOperations):
                 refused[alteration.user] = error
         # Hashed once, even if the request is retried: it takes thousands of iterations.
         upsertions = {
-            user: [_upsertion(one) for one in group if isinstance(one, UserScramCredentialUpsertion)]
+            user: [_upsertion(change) for change in group if isinstance(change, UserScramCredentialUpsertion)]
             for user, group in by_user.items()
             if user not in refused
         }
@@ -109,10 +109,10 @@ class CredentialOperations(KeyedOperations):
         def request_for(users: Sequence[str], _: timedelta) -> AlterUserScramCredentialsRequest:
             return AlterUserScramCredentialsRequest(
                 deletions=tuple(
-                    ScramCredentialDeletion(name=user, mechanism=one.mechanism)
+                    ScramCredentialDeletion(name=user, mechanism=change.mechanism)
                     for user in users
-                    for one in by_user[user]
-                    if isinstance(one, UserScramCredentialDeletion)
+                    for change in by_user[user]
+                    if isinstance(change, UserScramCredentialDeletion)
                 ),
                 upsertions=tuple(upsertion for user in users for upsertion in upsertions[user]),
             )
@@ -120,7 +120,7 @@ class CredentialOperations(KeyedOperations):
         results = await self._ask_each(
             upsertions,
             request_for,
-            lambda response, _: outcomes(response.results, lambda one: one.user),
+            lambda response, _: key_results(response.results, lambda result: result.user),
             timeout_ms=timeout_ms,
         )
         return Results(results.values, {**results.errors, **refused})

@@ -10,7 +10,7 @@ from quorate_protocol.errors import ErrorCode
 
 from quorate_admin.errors import ServerError
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, Outcome, error_of
+from quorate_admin.operations.base import KeyedOperations, KeyResult, error_of
 from quorate_admin.results import Results
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class PartitionOperations(KeyedOperations):
             return ElectLeadersRequest(election_type=election_type, topic_partitions=topics, timeout=timeout)
 
         if partitions is not None:
-            return await self._ask_each(partitions, request_for, _election_outcomes, timeout_ms=timeout_ms)
+            return await self._ask_each(partitions, request_for, _election_results, timeout_ms=timeout_ms)
         request = request_for(None, self._server_timeout(timeout_ms))
-        outcomes = list(_election_outcomes(await self._ask(request, timeout_ms=timeout_ms)))
-        errors = {response.key: error_of(response.error_code, response.message) for response in outcomes}
+        results = list(_election_results(await self._ask(request, timeout_ms=timeout_ms)))
+        errors = {result.key: error_of(result.error_code, result.message) for result in results}
         return Results(
             {key: None for key, error in errors.items() if error is None},
             {key: error for key, error in errors.items() if error is not None},
@@ -107,13 +107,13 @@ class PartitionOperations(KeyedOperations):
                 ),
             )
 
-        def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartition, None]]:
+        def results_of(response: Any, _: object) -> Iterator[KeyResult[TopicPartition, None]]:
             for topic in response.responses:
                 for partition in topic.partitions:
                     key = TopicPartition(topic.name, partition.partition_index)
-                    yield Outcome(key, None, partition.error_code, partition.error_message)
+                    yield KeyResult(key, None, partition.error_code, partition.error_message)
 
-        return await self._ask_each(reassignments, request_for, outcomes_of, timeout_ms=timeout_ms)
+        return await self._ask_each(reassignments, request_for, results_of, timeout_ms=timeout_ms)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
@@ -178,10 +178,13 @@ class PartitionOperations(KeyedOperations):
         async def ask(
             to: To, asked: Sequence[TopicPartitionReplica]
         ) -> Results[TopicPartitionReplica, ReplicaLogDirInfo]:
-            wanted = tuple(TopicPartition(one.topic, one.partition) for one in asked)
+            wanted = tuple(TopicPartition(replica.topic, replica.partition) for replica in asked)
             described = await self._log_dirs(to, wanted, timeout_ms)
             return Results(
-                {one: _place(TopicPartition(one.topic, one.partition), described) for one in asked}
+                {
+                    replica: _place(TopicPartition(replica.topic, replica.partition), described)
+                    for replica in asked
+                }
             )
 
         return await self._ask_nodes(_by_broker(replicas), ask)
@@ -197,7 +200,9 @@ class PartitionOperations(KeyedOperations):
         self._brokers_only("alter_replica_log_dirs")
 
         async def ask(to: To, asked: Sequence[TopicPartitionReplica]) -> Results[TopicPartitionReplica, None]:
-            return await self._move_replicas(to, {one: assignments[one] for one in asked}, timeout_ms)
+            return await self._move_replicas(
+                to, {replica: assignments[replica] for replica in asked}, timeout_ms
+            )
 
         return await self._ask_nodes(_by_broker(assignments), ask)
 
@@ -217,17 +222,17 @@ class PartitionOperations(KeyedOperations):
     ) -> Results[TopicPartitionReplica, None]:
         asked = {(assignment.topic, assignment.partition): assignment for assignment in assignments}
 
-        def outcomes_of(response: Any, _: object) -> Iterator[Outcome[TopicPartitionReplica, None]]:
+        def results_of(response: Any, _: object) -> Iterator[KeyResult[TopicPartitionReplica, None]]:
             for topic in response.results:
                 for partition in topic.partitions:
-                    yield Outcome(
+                    yield KeyResult(
                         asked[topic.topic_name, partition.partition_index], None, partition.error_code
                     )
 
         return await self._ask_each(
             assignments,
-            lambda left, _: _move_request({one: assignments[one] for one in left}),
-            outcomes_of,
+            lambda left, _: _move_request({replica: assignments[replica] for replica in left}),
+            results_of,
             to=to,
             timeout_ms=timeout_ms,
         )
@@ -245,13 +250,13 @@ class PartitionOperations(KeyedOperations):
         return {result.log_dir: _log_dir(result) for result in response.results}
 
 
-def _election_outcomes(response: Any, _: object = None) -> Iterator[Outcome[TopicPartition, None]]:
+def _election_results(response: Any, _: object = None) -> Iterator[KeyResult[TopicPartition, None]]:
     from quorate_admin.types.partitions import TopicPartition
 
     for topic in response.replica_election_results:
-        for one in topic.partition_result:
-            key = TopicPartition(topic.topic, one.partition_id)
-            yield Outcome(key, None, one.error_code, one.error_message)
+        for partition in topic.partition_result:
+            key = TopicPartition(topic.topic, partition.partition_id)
+            yield KeyResult(key, None, partition.error_code, partition.error_message)
 
 
 def _by_topic(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quorate_admin.network.routing import To
-from quorate_admin.operations.keyed import KeyedOperations, outcomes
+from quorate_admin.operations.base import KeyedOperations, key_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,14 +68,14 @@ class QuotaOperations(KeyedOperations):
                 entries=tuple(
                     EntryData(
                         entity=tuple(
-                            EntityData(entity_type=kind, entity_name=name) for kind, name in one.entries
+                            EntityData(entity_type=kind, entity_name=name) for kind, name in entity.entries
                         ),
                         ops=tuple(
                             OpData(key=key, value=0.0 if value is None else value, remove=value is None)
-                            for key, value in values[one].items()
+                            for key, value in values[entity].items()
                         ),
                     )
-                    for one in asked
+                    for entity in asked
                 ),
                 validate_only=validate_only,
             )
@@ -83,7 +83,7 @@ class QuotaOperations(KeyedOperations):
         return await self._ask_each(
             values,
             request_for,
-            lambda response, _: outcomes(response.entries, lambda one: _entity(one.entity)),
+            lambda response, _: key_results(response.entries, lambda entry: _entity(entry.entity)),
             timeout_ms=timeout_ms,
         )
 

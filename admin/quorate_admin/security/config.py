@@ -72,7 +72,7 @@ class SecurityConfig:
                 properties,
                 "security.protocol",
                 "PLAINTEXT",
-                {one.name: one for one in SecurityProtocol},
+                {protocol.name: protocol for protocol in SecurityProtocol},
                 normalize=str.upper,
             )
             return cls(
@@ -86,12 +86,14 @@ class SecurityConfig:
 
 def _sasl(properties: Mapping[str, str]) -> SaslConfig:
     name = properties.get("sasl.mechanism", "GSSAPI").strip()
-    allowed = ", ".join(one.value for one in Mechanism)
+    allowed = ", ".join(mechanism.value for mechanism in Mechanism)
     if name == "GSSAPI":
         raise ConfigError(
             f"sasl.mechanism=GSSAPI (Kafka's default): this client does not support Kerberos; allowed are {allowed}"
         )
-    mechanism = choice(properties, "sasl.mechanism", "", {one.value: one for one in Mechanism})
+    mechanism = choice(
+        properties, "sasl.mechanism", "", {mechanism.value: mechanism for mechanism in Mechanism}
+    )
     module = LOGIN_MODULES[mechanism.value]
     options = _login_options(properties, module)
     if mechanism is Mechanism.OAUTHBEARER:

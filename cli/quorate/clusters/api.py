@@ -29,7 +29,7 @@ KINDS = {kind.name: kind for kind in (CONTROLLERS, BROKERS)}
 FIELD_MANAGER = "kubectl-quorate"
 POLL_INTERVAL_S = 1.0
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 
 class ClustersApi:
@@ -123,8 +123,8 @@ class ClustersApi:
 
         return self._call(reached)
 
-    def _call(self, request: Callable[[KubernetesApi], Awaitable[_Answer]]) -> _Answer:
-        async def answered() -> _Answer:
+    def _call(self, request: Callable[[KubernetesApi], Awaitable[_Response]]) -> _Response:
+        async def run() -> _Response:
             api = KubernetesApi(self._settings, field_manager=FIELD_MANAGER)
             try:
                 return await request(api)
@@ -132,7 +132,7 @@ class ClustersApi:
                 await api.close()
 
         try:
-            return asyncio.run(answered())
+            return asyncio.run(run())
         except ApiError as error:
             raise CommandError(self._explained(error)) from error
 
@@ -158,5 +158,5 @@ def default_namespace(kubeconfig: Path | None, context: str | None) -> str:
         contexts, active = config.list_kube_config_contexts(os.pathsep.join(files))  # type: ignore[no-untyped-call]
     except config.ConfigException:
         return "default"
-    chosen = next((one for one in contexts if one["name"] == context), None) if context else active
+    chosen = next((entry for entry in contexts if entry["name"] == context), None) if context else active
     return str((chosen or {}).get("context", {}).get("namespace", "default"))

@@ -1,4 +1,4 @@
-"""`kubectl quorate` and the commands of `quorate` that look at clusters in a Kubernetes and change them.
+"""`kubectl quorate`, and the commands of `quorate` that show and change clusters on Kubernetes.
 
 A change is a change of the resource, as `kubectl edit` would make it: the operator plans and does the rest.
 """
@@ -43,7 +43,7 @@ app = typer.Typer(
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
 NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="Node ids.")]
-OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
+OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
 VersionOption = Annotated[
@@ -53,7 +53,7 @@ VersionOption = Annotated[
 
 @app.callback()
 def clusters(*, version: VersionOption = False) -> None:
-    """Look at Kafka clusters that Quorate runs on Kubernetes, and change them."""
+    """Show and change Kafka clusters that Quorate runs on Kubernetes."""
 
 
 class ClustersCommand(LocalToolCommand):
@@ -61,9 +61,11 @@ class ClustersCommand(LocalToolCommand):
 
     def shared_options(self) -> Iterator[TyperOption]:
         """`--namespace`, `--context`, `--kubeconfig`."""
-        yield remembered_option(("--namespace", "-n"), "NAMESPACE", "Default: that of the context.")
+        yield remembered_option(
+            ("--namespace", "-n"), "NAMESPACE", "The namespace (default: that of the context)."
+        )
         yield remembered_option(("--context",), "NAME", "The context of the kubeconfig to use.")
-        text = "Default: $KUBECONFIG or ~/.kube/config."
+        text = "The kubeconfig (default: $KUBECONFIG or ~/.kube/config)."
         yield remembered_option(("--kubeconfig",), "FILE", text, type=TyperPath(path_type=Path))
 
 
@@ -72,7 +74,7 @@ def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
         from quorate.clusters.api import ClustersApi, default_namespace
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"{error.name} is not installed; `pip install 'quorate[kubectl]'` brings it"
+            f"{error.name} is not installed; `pip install 'quorate[kubectl]'` installs it"
         ) from error
     given = remembered(ctx)
     kubeconfig, context = given.get("kubeconfig"), given.get("context")
@@ -84,13 +86,15 @@ def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
 def status(
     ctx: typer.Context,
     *,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One cluster. Default: all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The name of the KafkaController (default: all).")
+    ] = None,
     all_namespaces: Annotated[
-        bool, option(None, "In all namespaces.", names=("--all-namespaces", "-A"))
+        bool, option(None, "Show the clusters of all namespaces.", names=("--all-namespaces", "-A"))
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show clusters: their quorum, voters, brokers, and what is left to do."""
+    """Show clusters: their quorum, voters, brokers, and the remaining steps."""
     if name is not None and all_namespaces:
         raise UsageError("NAME and --all-namespaces can't be given together")
     from quorate.clusters import text
@@ -152,7 +156,7 @@ def decommission(
     scale_down: Annotated[
         bool, flag("--scale-down", "Lower replicas as well, so that no new node is created.")
     ] = False,
-    undo: Annotated[bool, flag("--undo", "Keep nodes that were to be decommissioned.")] = False,
+    undo: Annotated[bool, flag("--undo", "Cancel the decommissioning of nodes.")] = False,
 ) -> None:
     """Remove controllers from the quorum, or drain brokers and remove them from the cluster.
 
@@ -162,8 +166,8 @@ def decommission(
         raise UsageError("--scale-down and --undo can't be given together")
     api = _api(ctx)
     cluster = api.cluster(name)
-    specs = [  # all of them before the first change
-        (pool, _taken_back(pool, ids) if undo else _asked_to_leave(pool, ids, scale_down=scale_down))
+    specs = [  # all are checked before the first change
+        (pool, _recommissioned(pool, ids) if undo else _decommissioned(pool, ids, scale_down=scale_down))
         for pool, ids in _by_pool(cluster, node_ids)
     ]
     for pool, spec in specs:
@@ -184,7 +188,8 @@ def rebalance(
         str | None, option("ID,ID,…", "Move replicas away from these brokers alone.")
     ] = None,
     throttle: Annotated[
-        str | None, option("BYTES", "Per second and broker: 50Mi. Default: what the KafkaRebalance has.")
+        str | None,
+        option("BYTES", "Bytes per second and broker, such as 50Mi (default: that of the KafkaRebalance)."),
     ] = None,
     wait: Annotated[bool, flag("--wait", "Wait until it is done.")] = False,
     timeout: Annotated[
@@ -198,8 +203,8 @@ def rebalance(
     It is a KafkaRebalance with the name of the cluster, or the one that is there already; the operator does the rest.
     """
     goals = {"--add-brokers": add_brokers, "--remove-brokers": remove_brokers}
-    given = [one for one, value in {**goals, "--throttle": throttle}.items() if value is not None]
-    given += [one for one, value in {"--preview": preview, "--wait": wait}.items() if value]
+    given = [option for option, value in {**goals, "--throttle": throttle}.items() if value is not None]
+    given += [option for option, value in {"--preview": preview, "--wait": wait}.items() if value]
     if stop and given:
         raise UsageError(f"--stop and {given[0]} can't be given together")
     if preview and wait:
@@ -271,7 +276,7 @@ def restart(
     ctx: typer.Context,
     name: NameArgument,
     node_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="These nodes. Default: all.")
+        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="Node ids (default: all).")
     ] = None,
 ) -> None:
     """Restart nodes one after the other, only while the quorum and the partitions allow it."""
@@ -318,13 +323,15 @@ def _by_pool(cluster: "Cluster", node_ids: Sequence[int]) -> list[tuple["Pool", 
     for node_id in node_ids:
         pool = cluster.pool_with(node_id)
         if pool is None:
-            known = "; ".join(f"{one.name}: {', '.join(map(str, one.node_ids()))}" for one in cluster.pools)
+            known = "; ".join(
+                f"{pool.name}: {', '.join(map(str, pool.node_ids()))}" for pool in cluster.pools
+            )
             raise CommandError(f"NODE_ID: {node_id}: no pool of {cluster.name} has such ids; it has {known}")
         found.setdefault(f"{pool.kind}/{pool.name}", (pool, []))[1].append(node_id)
     return list(found.values())
 
 
-def _asked_to_leave(pool: "Pool", node_ids: Sequence[int], *, scale_down: bool) -> dict[str, Any]:
+def _decommissioned(pool: "Pool", node_ids: Sequence[int], *, scale_down: bool) -> dict[str, Any]:
     _check_has(pool, node_ids, (*pool.node_ids(), *pool.decommission))
     new = [node_id for node_id in dict.fromkeys(node_ids) if node_id not in pool.decommission]
     spec: dict[str, Any] = {"decommission": sorted((*pool.decommission, *new))}
@@ -341,14 +348,14 @@ def _check_has(pool: "Pool", node_ids: Sequence[int], known: Sequence[int]) -> N
             )
 
 
-def _taken_back(pool: "Pool", node_ids: Sequence[int]) -> dict[str, Any]:
+def _recommissioned(pool: "Pool", node_ids: Sequence[int]) -> dict[str, Any]:
     for node_id in node_ids:
         if node_id not in pool.decommission:
             leaving = ", ".join(map(str, pool.decommission)) or "no node"
             raise CommandError(
                 f"NODE_ID: {node_id}: is not decommissioned in {pool.kind} {pool.name}; {leaving} is"
             )
-    return {"decommission": [one for one in pool.decommission if one not in node_ids]}
+    return {"decommission": [node_id for node_id in pool.decommission if node_id not in node_ids]}
 
 
 def _annotate(api: "ClustersApi", pool: "Pool", annotations: dict[str, str | None]) -> None:

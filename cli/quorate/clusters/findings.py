@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, from the status of its resources, and which command helps. Pure."""
+"""Problems of a cluster, from the status of its resources, with the commands that help. Pure."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
     found = [*_of_quorum(cluster), *_of_empty_brokers(cluster)]
     for pool in cluster.pools:
         found += _of_pool(pool)
-    return tuple(sorted(found, key=lambda one: _ORDER.index(one.severity)))
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
 
 
 def is_healthy(findings: tuple[ClusterFinding, ...]) -> bool:
@@ -126,7 +126,7 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
 
 
 def _of_conditions(about: str, conditions: dict[str, Condition]) -> Iterator[ClusterFinding]:
-    """Yields the bad conditions. Ready is left out if another condition tells the reason."""
+    """Yields the bad conditions. Ready is left out if another condition has the reason."""
     bad = {
         "QuorumHealthy": ("False", Severity.DANGER),
         "UpgradeBlocked": ("True", Severity.BLOCKED),

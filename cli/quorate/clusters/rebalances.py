@@ -15,11 +15,14 @@ BUSY = ("Rebalancing", "Stopping")
 
 
 def of_cluster(rebalances: Iterable[Rebalance], cluster: str) -> Rebalance | None:
-    """Returns the oldest KafkaRebalance of the cluster; None if there is none."""
+    """Returns the oldest KafkaRebalance of the cluster, or None."""
     own = [rebalance for rebalance in rebalances if rebalance.get("spec", {}).get("cluster") == cluster]
     return min(
         own,
-        key=lambda one: (one["metadata"].get("creationTimestamp", ""), one["metadata"]["name"]),
+        key=lambda rebalance: (
+            rebalance["metadata"].get("creationTimestamp", ""),
+            rebalance["metadata"]["name"],
+        ),
         default=None,
     )
 
@@ -62,7 +65,7 @@ def status_of(rebalance: Rebalance) -> KafkaRebalanceStatus:
 
 
 def stalled(rebalance: Rebalance) -> str | None:
-    """Returns why the rebalance can't go on without a user. None: it can, or the status is of an older spec."""
+    """Returns why the rebalance needs a user to continue. None: it does not, or the status is of an older spec."""
     status = status_of(rebalance)
     if status.observed_generation != rebalance["metadata"].get("generation"):
         return None
@@ -86,9 +89,12 @@ def proposal_text(rebalance: Rebalance) -> str:
     rows += [
         (
             str(broker.broker_id),
-            *(str(broker.replicas), f"-> {broker.replicas_after}"),
-            *(str(broker.leaders), f"-> {broker.leaders_after}"),
-            *(format_bytes(broker.size_bytes), f"-> {format_bytes(broker.size_bytes_after)}"),
+            str(broker.replicas),
+            f"-> {broker.replicas_after}",
+            str(broker.leaders),
+            f"-> {broker.leaders_after}",
+            format_bytes(broker.size_bytes),
+            f"-> {format_bytes(broker.size_bytes_after)}",
         )
         for broker in status.brokers
     ]

@@ -123,7 +123,7 @@ class Cluster:
         return bool(self.controllers.spec.get("paused")) or annotations.get(ANNOTATION_PAUSE) == "true"
 
     def pool_with(self, node_id: int) -> Pool | None:
-        """The pool that has the node, or whose range has the id; None if there is none."""
+        """The pool that has the node, or whose range has the id; or None."""
         has = (pool for pool in self.pools if node_id in (*pool.node_ids(), *pool.decommission))
         may = sorted(
             (pool for pool in self.pools if pool.may_have(node_id)),

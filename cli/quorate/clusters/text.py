@@ -74,7 +74,7 @@ def plan_text(cluster: Cluster) -> str:
     for pool in cluster.pools:
         lines += _plan_lines(pool.status.plan)
         lines += _refusal_lines(pool.status.refusals)
-    return "".join(f"{line}\n" for line in lines) or "Nothing is left to do.\n"
+    return "".join(f"{line}\n" for line in lines) or "Nothing to do.\n"
 
 
 def doctor_text(cluster: Cluster, findings: tuple[ClusterFinding, ...]) -> str:

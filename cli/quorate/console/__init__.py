@@ -52,7 +52,7 @@ from quorate.console.output import (
     warn as warn,
     write as write,
 )
-from quorate.console.values import (
+from quorate.console.command import (
     DURATION_MS_MAX as DURATION_MS_MAX,
     INT32_MAX as INT32_MAX,
     parse_duration_s as parse_duration_s,

@@ -35,7 +35,7 @@ def list_api_versions(context: typer.Context, expected_of: ListenerType) -> None
     )
     silent = [str(node.node_id) for node, versions in found if isinstance(versions, AdminError)]
     if silent:
-        raise CommandError(f"no answer from {', '.join(silent)}")
+        raise CommandError(f"no response from {', '.join(silent)}")
 
 
 async def _ask_all(admin: "AdminClient") -> "list[tuple[NodeDescription, NodeApiVersions | AdminError]]":
@@ -70,7 +70,7 @@ def node_text(
 
 
 def node_json(node: "NodeDescription", versions: "NodeApiVersions | AdminError") -> dict[str, Any]:
-    """The same as JSON; `usableVersion` is null if there is none."""
+    """The same as JSON; `usableVersion` may be null."""
     failed = isinstance(versions, AdminError)
     return {
         "id": node.node_id,

@@ -1,5 +1,6 @@
 """The commands and groups of tools: Typer's, with the options that every tool has."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,6 @@ from quorate_protocol.plain_data import dataclass
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from quorate.console.output import UsageError, print_json, report_failures, warn, write
-from quorate.console.values import INT32_MAX
 
 _REMEMBERED = "quorate.tools."
 _PANEL = "Cluster"
@@ -191,7 +191,7 @@ def output_parameter() -> TyperOption:
     return remembered_option(
         ("--output", "-o"),
         "table|json",
-        "Kafka's text, or JSON. [default: table]",
+        "Kafka's text, or JSON (default: table).",
         type=_output,
         autocompletion=_outputs_beginning_with,
     )
@@ -210,7 +210,7 @@ def _output(text: str) -> Output:
     try:
         return Output(text.lower())
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(Output)}") from None
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(Output)}") from None
 
 
 def _outputs_beginning_with(_: object, __: object, beginning: str) -> list[str]:
@@ -227,3 +227,33 @@ def _remember_deprecated(context: typer.Context, parameter: TyperOption, value: 
         name = parameter.opts[0]
         warn(f"{name} is deprecated and will be removed; use --command-config")
         context.meta[_REMEMBERED + "deprecated_config"] = (name, value)
+
+
+INT32_MAX = 2**31 - 1
+"""The highest id of a node, number of a partition, or count in Kafka's protocol."""
+DURATION_MS_MAX = 2**53
+"""The longest duration that is accepted, in milliseconds: 285,000 years, which fit into a `timedelta`."""
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
+_UNIT_S = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}
+
+
+def parse_ids(text: str, separator: str) -> list[int]:
+    """Ids from 0 to INT32_MAX. Raises ValueError."""
+    return [parse_id(part) for part in text.split(separator)]
+
+
+def parse_id(text: str) -> int:
+    """An id from 0 to INT32_MAX. Raises ValueError."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) <= INT32_MAX):
+        raise ValueError(f"{text!r} is not a number from 0 to {INT32_MAX}")
+    return int(digits)
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds, from `500ms`, `90`, `120s`, `2m` or `1h`. Raises typer.BadParameter."""
+    found = _DURATION.fullmatch(text)
+    seconds = float(found[1]) * _UNIT_S[found[2]] if found else None
+    if seconds is None or seconds > DURATION_MS_MAX / 1000:
+        raise typer.BadParameter(f"{text!r} is not a duration; write 500ms, 90s or 2m")
+    return seconds

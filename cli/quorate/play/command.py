@@ -25,21 +25,23 @@ from quorate_operator.runtime.local.status import ClusterStatus, idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
 from quorate.console import Output, flag, option, parse_duration_s, print_json, report_failures, write
-from quorate.play import logs as node_logs
 from quorate.play.display import (
-    Progress,
+    ProgressDisplay,
     command_line,
     console_for,
+    follow_logs,
     next_lines,
+    print_logs,
     show_next,
     show_status,
+    tail,
 )
 
 QUICKSTART = Path(__file__).with_name("quickstart.yaml")
 SHOW_EVERY_S = 0.2
 SUPERVISOR_TIMEOUT_S = 5
-DEATHS_MAX = 3
-"""The number of exits in a row after which a node of a starting cluster counts as failed."""
+CRASHES_MAX = 3
+"""The number of crashes in a row after which a node of a starting cluster counts as failed."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -56,15 +58,15 @@ FileOption = Annotated[
     list[Path] | None,
     option(
         "FILE",
-        "The manifests: a KafkaController, KafkaBrokers, Secrets; repeatable.",
+        "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable.",
         names=("--file", "-f"),
     ),
 ]
 DirOption = Annotated[
     Path | None,
-    option("DIR", "Where the cluster is kept; ./.quorate/NAME without.", names=("--dir",)),
+    option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
 ]
-OutputOption = Annotated[Output, option(None, "For people, or for programs.", names=("--output", "-o"))]
+OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
 @app.callback(invoke_without_command=True)
@@ -73,21 +75,26 @@ def play(
     *,
     file: FileOption = None,
     directory: DirOption = None,
-    detach: Annotated[bool, flag("--detach", "Come back when it is ready; it goes on.")] = False,
+    detach: Annotated[
+        bool, flag("--detach", "Return when the cluster is ready and leave it running.")
+    ] = False,
     wait_s: Annotated[
         float,
         option(
-            "TIME", "How long it may take to be ready: 90s, 2m.", names=("--wait",), parser=parse_duration_s
+            "TIME",
+            "The time to wait until the cluster is ready, such as 90s or 2m.",
+            names=("--wait",),
+            parser=parse_duration_s,
         ),
-    ] = "120s",  # type: ignore[assignment]  # parsed like what a user writes
+    ] = "120s",  # type: ignore[assignment]  # parsed like a value on the command line
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Play a cluster: three Python controllers and a stock Kafka broker, unless FILE says otherwise.
+    """Run a cluster on this machine: three Python controllers and a stock Kafka broker, unless FILE has others.
 
     It runs until Ctrl-C, or with --detach until `quorate play stop`.
-    What it keeps stays in DIR, and the next play goes on with it.
-    A cluster that runs is given the edited FILE, and changes step by step; --wait is for all of them.
-    Without Java on this machine, the controllers are played alone.
+    Data is kept in DIR, and the next run continues with it.
+    If the cluster runs already, FILE is applied to it step by step; --wait is for all steps.
+    Without Java on this machine, only the controllers run.
     """
     if context.invoked_subcommand is not None:
         context.obj = (file, directory)
@@ -95,9 +102,9 @@ def play(
     with _report_failures():
         manifest, source = play_session.read_manifests(file or [QUICKSTART])
         name = load_manifests(manifest, source).controllers.metadata.name
-        progress = Progress(console_for(sys.stderr))
+        progress = ProgressDisplay(console_for(sys.stderr))
         found = play_session.directory_of(name, directory)
-        progress.note(f"playing {name}, which is kept in {found.path}")
+        progress.note(f"Starting cluster {name} in {found.path}")
         try:
             with progress:
                 prepared = play_session.prepare(manifest, source, directory, os.environ, progress.say)
@@ -105,7 +112,7 @@ def play(
             with progress:
                 request = play_session.ask_for(manifest, source, directory, os.environ, progress.say)
             _warn(progress, request.notes)
-            asyncio.run(_hand_over(request, progress, wait_s, output))
+            asyncio.run(_apply_to_running(request, progress, wait_s, output))
             return
         _warn(progress, prepared.notes)
         run = _detached if detach else _in_foreground
@@ -119,7 +126,7 @@ def status(
     directory: DirOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the state of a played cluster, running or not."""
+    """Show the state of a cluster, running or not."""
     with _report_failures():
         found = _find(context, file, directory)
         try:
@@ -131,36 +138,40 @@ def status(
 
 @app.command()
 def stop(context: typer.Context, file: FileOption = None, directory: DirOption = None) -> None:
-    """Stop a played cluster in order: brokers first, the active controller last. Its data stay."""
+    """Stop a cluster in order: brokers first, the active controller last. Its data is kept."""
     with _report_failures():
         found = _find(context, file, directory)
         try:
-            asyncio.run(_stop(found, Progress(console_for(sys.stderr))))
-            write("stopped\n")
+            asyncio.run(_stop(found, ProgressDisplay(console_for(sys.stderr))))
+            write("Stopped.\n")
         except NotRunningError:
-            console_for(sys.stderr).print(f"The cluster in {found.path} does not run.", highlight=False)
+            console_for(sys.stderr).print(f"The cluster in {found.path} is not running.", highlight=False)
 
 
 @app.command()
 def logs(
     context: typer.Context,
     *,
-    node: Annotated[str | None, typer.Argument(help="3000 or controller-3000; all nodes without.")] = None,
+    node: Annotated[
+        str | None, typer.Argument(help="Node, such as 3000 or controller-3000 (default: all).")
+    ] = None,
     file: FileOption = None,
     directory: DirOption = None,
-    follow: Annotated[bool, option(None, "Go on as they grow.", names=("--follow", "-f"))] = False,
-    lines: Annotated[int, option(None, "Last lines of each.", names=("--lines", "-n"), min=0)] = 50,
+    follow: Annotated[bool, option(None, "Keep printing new lines.", names=("--follow", "-f"))] = False,
+    lines: Annotated[
+        int, option(None, "Number of last lines of each log.", names=("--lines", "-n"), min=0)
+    ] = 50,
 ) -> None:
-    """Print the logs of a node, or of all."""
+    """Print the logs of one or all nodes."""
     with _report_failures():
         layout = play_session.recall(_find(context, file, directory))
         wanted = play_session.node_id_of(layout, node) if node is not None else None
         selected = {
-            one.label: layout.directory.node_log(one.label)
-            for one in layout.desired.nodes
-            if wanted in (None, one.node_id)
+            node.label: layout.directory.node_log(node.label)
+            for node in layout.desired.nodes
+            if wanted in (None, node.node_id)
         }
-        show = node_logs.follow if follow else node_logs.print_tail
+        show = follow_logs if follow else print_logs
         with suppress(KeyboardInterrupt):  # how following ends
             show(selected, lines, write)
 
@@ -168,14 +179,15 @@ def logs(
 @app.command()
 def kill(
     context: typer.Context,
-    node: Annotated[str, typer.Argument(help="3000 or controller-3000.")],
+    node: Annotated[str, typer.Argument(help="Node, such as 3000 or controller-3000.")],
     file: FileOption = None,
     directory: DirOption = None,
     number: Annotated[
-        signal.Signals, option("NAME", "KILL, TERM, STOP, CONT ...", names=("--signal",), parser=_signal)
-    ] = "KILL",  # type: ignore[assignment]  # parsed like what a user writes
+        signal.Signals,
+        option("NAME", "The signal: KILL, TERM, STOP, CONT ...", names=("--signal",), parser=_signal),
+    ] = "KILL",  # type: ignore[assignment]  # parsed like a value on the command line
 ) -> None:
-    """Send a node's process a signal, and see what the others do. One that dies is started again."""
+    """Send a signal to the process of a node. A process that ends is restarted."""
     with _report_failures():
         found = _find(context, file, directory)
         node_id = play_session.node_id_of(play_session.recall(found), node)
@@ -200,7 +212,7 @@ async def _supervise(layout: Layout) -> None:
     await play_session.supervise(layout, play_session.supervisor_of(layout, os.environ))
 
 
-async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
+async def _in_foreground(layout: Layout, progress: ProgressDisplay, wait_s: float, output: Output) -> None:
     supervisor = play_session.supervisor_of(layout, os.environ)
     running = asyncio.create_task(play_session.supervise(layout, supervisor))
     failure: PlayError | StepError | None = None
@@ -230,10 +242,10 @@ async def _in_foreground(layout: Layout, progress: Progress, wait_s: float, outp
     await running
     if failure is not None:
         raise failure
-    progress.note(f"stopped; what it keeps stays in {layout.directory.path}")
+    progress.note(f"Stopped. Data is kept in {layout.directory.path}.")
 
 
-async def _detached(layout: Layout, progress: Progress, wait_s: float, output: Output) -> None:
+async def _detached(layout: Layout, progress: ProgressDisplay, wait_s: float, output: Output) -> None:
     directory = layout.directory
     deadline = asyncio.get_running_loop().time() + wait_s
     play_session.supervise_detached(layout)
@@ -245,7 +257,7 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
             except NotRunningError:
                 if not directory.held:
                     raise PlayError(_with_log("the supervisor ended", directory.supervisor_log)) from None
-                await asyncio.sleep(SHOW_EVERY_S)  # it is on its way
+                await asyncio.sleep(SHOW_EVERY_S)  # it is starting
 
     try:
         with progress:
@@ -260,13 +272,13 @@ async def _detached(layout: Layout, progress: Progress, wait_s: float, output: O
     _show_ready(ready, layout, output, f"`{stop_line}` stops the cluster.")
 
 
-async def _hand_over(
-    request: play_session.Request, progress: Progress, wait_s: float, output: Output
+async def _apply_to_running(
+    request: play_session.Request, progress: ProgressDisplay, wait_s: float, output: Output
 ) -> None:
-    """Give the manifest to the supervisor of the running cluster, and wait until the cluster is as it says."""
+    """Send the manifest to the supervisor of the running cluster, and wait until it is applied."""
     directory = request.directory
     progress.seen = await _asked_to_play(request)
-    progress.note("it runs already, and goes on with this manifest")
+    progress.note("Already running; applying this manifest.")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     with progress:
@@ -274,7 +286,7 @@ async def _hand_over(
             snapshot = await _patient_snapshot(directory, progress.seen, deadline)
             progress.show(snapshot)
             if snapshot.stopping:
-                raise PlayError("the cluster was stopped before it was as the manifest asks for")
+                raise PlayError("the cluster was stopped before the manifest was applied")
             if snapshot.status.settled:
                 break
             if loop.time() >= deadline:
@@ -306,7 +318,7 @@ async def _asked_to_play(request: play_session.Request) -> int:
         except NotRunningError:
             if loop.time() >= deadline:
                 raise AlreadyRunningError(
-                    f"the cluster in {request.directory.path} runs already, and its supervisor does not answer"
+                    f"the cluster in {request.directory.path} is already running, and its supervisor does not answer"
                 ) from None
             await asyncio.sleep(SHOW_EVERY_S)
 
@@ -316,24 +328,27 @@ def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> s
     trouble = f" The last step failed: {snapshot.status.trouble}." if snapshot.status.trouble else ""
     status_line = command_line("status", _selecting(directory))
     return (
-        f"not done after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
+        f"not applied after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
         f"`{status_line}` shows the progress"
     )
 
 
-def _warn(progress: Progress, notes: Sequence[str]) -> None:
+def _warn(progress: ProgressDisplay, notes: Sequence[str]) -> None:
     for note in notes:
         progress.warn(note)
 
 
 async def _until_ready(
-    take: Callable[[int], Awaitable[Snapshot]], layout: Layout, progress: Progress, wait_s: float
+    snapshot_since: Callable[[int], Awaitable[Snapshot]],
+    layout: Layout,
+    progress: ProgressDisplay,
+    wait_s: float,
 ) -> Snapshot | None:
     """Returns the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     while True:
-        snapshot = await take(progress.seen)
+        snapshot = await snapshot_since(progress.seen)
         progress.show(snapshot)
         if snapshot.failure is not None:
             raise PlayError(snapshot.failure)
@@ -341,21 +356,21 @@ async def _until_ready(
             return None
         if snapshot.status.ready:
             return snapshot
-        dying = [node_id for node_id, deaths in snapshot.exits_in_a_row.items() if deaths >= DEATHS_MAX]
-        if dying:
-            label = layout.node(dying[0]).label
+        crashing = [node_id for node_id, exits in snapshot.exits_in_a_row.items() if exits >= CRASHES_MAX]
+        if crashing:
+            label = layout.node(crashing[0]).label
             log = layout.directory.node_log(label)
-            raise PlayError(_with_log(f"{label} died {DEATHS_MAX} times in a row while starting", log))
+            raise PlayError(_with_log(f"{label} crashed {CRASHES_MAX} times in a row while starting", log))
         if loop.time() >= deadline:
             waits = "; ".join(snapshot.waits) or "the nodes to start"
             raise PlayError(
                 f"not ready after {wait_s:g} s, still waiting for {waits}. The logs are in "
-                f"{layout.directory.path}; --wait 5m would wait longer"
+                f"{layout.directory.path}; --wait 5m waits longer"
             )
         await asyncio.sleep(SHOW_EVERY_S)
 
 
-async def _stop(directory: PlayDirectory, progress: Progress) -> None:
+async def _stop(directory: PlayDirectory, progress: ProgressDisplay) -> None:
     snapshot = await play_session.ask_snapshot(directory)
     progress.seen = max((event.sequence for event in snapshot.events), default=0)
     await play_session.ask_stop(directory)
@@ -406,7 +421,7 @@ def _selecting(directory: PlayDirectory) -> list[str]:
 
 
 def _with_log(text: str, log: Path) -> str:
-    last = "\n".join(f"  {line}" for line in node_logs.tail(log, 8))
+    last = "\n".join(f"  {line}" for line in tail(log, 8))
     return f"{text}; the end of {log}:\n{last}" if last else f"{text}; {log} is empty"
 
 

@@ -1,11 +1,14 @@
-"""What `quorate play` shows: progress while a cluster starts or stops, its state, and what to try next."""
+"""The output of `quorate play`: progress, the state of a cluster, commands to try next, and the logs of nodes."""
 
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, Self, TextIO
 
 from quorate_operator.planning.cluster import NodeState
 from quorate_operator.runtime.local.status import ClusterStatus
@@ -35,7 +38,7 @@ def console_for(stream: TextIO) -> Console:
     return Console(file=stream, width=None if stream.isatty() else WIDTH_OF_FILES)
 
 
-class Progress:
+class ProgressDisplay:
     """Shows the progress of a cluster: a live table on a terminal, else a line for each event."""
 
     def __init__(self, console: Console) -> None:
@@ -45,7 +48,7 @@ class Progress:
         self.seen = 0
         """The sequence number of the last event that was shown."""
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=8, transient=True)
             self._live.start()
@@ -57,7 +60,7 @@ class Progress:
             self._live = None
 
     def say(self, text: str) -> None:
-        """Show what happens before the cluster exists. Each text replaces the previous one."""
+        """Show a step before the cluster exists. Each text replaces the previous one."""
         if self._live is not None:
             self._live.update(Spinner("dots", text=Text(text)))
         elif (line := text.split(":", maxsplit=1)[0]) != self._last_line:
@@ -65,11 +68,11 @@ class Progress:
             self._console.print(line, highlight=False)
 
     def note(self, text: str) -> None:
-        """Show a line that stays."""
+        """Print a line."""
         self._console.print(Text(text), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Show a line that stays, as a warning."""
+        """Print a line as a warning."""
         self._console.print(Text(text, style="yellow"), soft_wrap=True)
 
     def show(self, snapshot: Snapshot) -> None:
@@ -81,14 +84,14 @@ class Progress:
             self._live.update(Group(node_table(snapshot.status, self._console.width), waiting))
 
     def show_events(self, events: Sequence[Event]) -> None:
-        """Show what happened."""
+        """Print events."""
         for event in events:
             self.seen = event.sequence
             self._console.print(Text(f"  {event.text}", style="dim"), soft_wrap=True)
 
 
 def show_status(console: Console, status: ClusterStatus) -> None:
-    """The state of a cluster, for people."""
+    """The state of a cluster as text."""
     quorum = status.quorum
     led = (
         quorum_words(quorum.leader_id, quorum.leader_epoch, quorum.high_watermark, quorum.kraft_version)
@@ -116,7 +119,7 @@ def show_plan(console: Console, status: ClusterStatus) -> None:
     """Show the remaining steps, the refusals, and the old addresses that clients can still use."""
     steps, refusals = status.plan["steps"], status.plan["refusals"]
     if steps:
-        console.print("\nleft to do:", highlight=False)
+        console.print("\nremaining steps:", highlight=False)
     for place, step in enumerate(steps, start=1):
         console.print(Text(f"  {place}. {step['text']}"), soft_wrap=True)
     for refusal in refusals:
@@ -176,7 +179,7 @@ def command_line(command: str, arguments: Sequence[str]) -> str:
 
 
 def show_next(console: Console, lines: Sequence[str], ending: str) -> None:
-    """What to try next, and how to end."""
+    """Commands to try next, and how to stop the cluster."""
     console.print("\nTry next, in another terminal:" if ending.startswith("Ctrl") else "\nTry next:")
     for line in lines:
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
@@ -197,3 +200,72 @@ def _shown_path(path: Path) -> str:
     path = path.absolute()
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here)) if path.is_relative_to(here) else str(path))
+
+
+FOLLOW_EVERY_S = 0.2
+TAIL_BYTES_MAX = 1024 * 1024
+
+Write = Callable[[str], None]
+
+
+def print_logs(logs: Mapping[str, Path], lines: int, write: Write) -> None:
+    """The last lines of each log, with the node's name in front where there are several."""
+    for label, log in logs.items():
+        for line in tail(log, lines):
+            write(f"{_prefix(label, logs)}{line}\n")
+
+
+def follow_logs(logs: Mapping[str, Path], lines: int, write: Write) -> None:
+    """The last lines of each log and then what is added, until interrupted."""
+    with ExitStack() as files:
+        followed = {label: _Followed(log, files) for label, log in logs.items()}
+        print_logs(logs, lines, write)
+        while True:
+            for label, log in followed.items():
+                for line in log.new_lines():
+                    write(f"{_prefix(label, logs)}{line}\n")
+            time.sleep(FOLLOW_EVERY_S)
+
+
+def tail(log: Path, lines: int) -> list[str]:
+    """The last lines of a log; none if it is not there."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES_MAX))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return list(deque(text.splitlines(), maxlen=lines))
+
+
+class _Followed:
+    """A log that is read to its end again and again; from its start, if it was truncated."""
+
+    def __init__(self, log: Path, files: ExitStack) -> None:
+        self._log = log
+        self._files = files
+        self._file: BinaryIO | None = None
+        self._rest = b""
+        self._open(at_end=True)
+
+    def new_lines(self) -> list[str]:
+        """Returns the complete lines that were added since the last call."""
+        if self._file is None:
+            self._open(at_end=False)
+        if self._file is None:
+            return []
+        if self._log.exists() and self._log.stat().st_size < self._file.tell():
+            self._file.seek(0)
+        *whole, self._rest = (self._rest + self._file.read()).split(b"\n")
+        return [line.decode(errors="replace") for line in whole]
+
+    def _open(self, *, at_end: bool) -> None:
+        if self._log.exists():
+            self._file = self._files.enter_context(self._log.open("rb"))
+            if at_end:
+                self._file.seek(0, 2)
+
+
+def _prefix(label: str, logs: Mapping[str, Path]) -> str:
+    return f"{label} | " if len(logs) > 1 else ""

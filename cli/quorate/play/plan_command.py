@@ -1,4 +1,4 @@
-"""`quorate plan`: the steps that `quorate play` would do, in order, each with its reason. Changes nothing."""
+"""`quorate plan`: the steps of `quorate play`, in order, each with its reason. Changes nothing."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from quorate_operator.runtime.local.status import idle_observation, plan_as_json
 
 from quorate.console import Output, option, report_failures, show_as
 
-NOTHING = "nothing is left to do\n"
+NOTHING = "Nothing to do.\n"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -23,18 +23,17 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def plan(
     file: Annotated[
-        list[Path], option("FILE", "The manifests that would be played; repeatable.", names=("--file", "-f"))
+        list[Path], option("FILE", "Manifests of the cluster; repeatable.", names=("--file", "-f"))
     ],
     directory: Annotated[
-        Path | None, option("DIR", "Where the cluster is kept. Default: ./.quorate/NAME.", names=("--dir",))
+        Path | None,
+        option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
     ] = None,
-    output: Annotated[
-        Output, option(None, "For people, or for programs.", names=("--output", "-o"))
-    ] = Output.TABLE,
+    output: Annotated[Output, option(None, "Output format.", names=("--output", "-o"))] = Output.TABLE,
 ) -> None:
-    """Print what `quorate play -f FILE` would do, in order, each step with its reason; nothing is done.
+    """Print the steps of `quorate play -f FILE`, in order, each with its reason. Changes nothing.
 
-    A cluster that runs is looked at. One that does not exist yet would be created.
+    The plan starts from the state of the running cluster, or from a new one.
     """
     with report_failures(PlayError, ManifestError):
         found = asyncio.run(_local_plan(*play_session.read_manifests(file), directory))
@@ -55,5 +54,5 @@ async def _local_plan(manifest: str, source: str, directory: Path | None) -> dic
 
 def _as_text(plan: dict[str, Any]) -> str:
     lines = [f"{place}. {step['text']}" for place, step in enumerate(plan["steps"], start=1)]
-    lines += [f"refused ({one['code']}): {one['message']}" for one in plan["refusals"]]
+    lines += [f"refused ({refusal['code']}): {refusal['message']}" for refusal in plan["refusals"]]
     return "".join(f"{line}\n" for line in lines) or NOTHING

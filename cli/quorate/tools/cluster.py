@@ -73,10 +73,10 @@ def unregister(
     if run(lambda admin: _is_running(admin, broker_id), context):
         warn(
             f"broker {broker_id} is running: it fetched metadata a moment ago. A running broker does not register "
-            "again: its partitions are led by others, or by nobody, until it is restarted. Stop it first"
+            "again: its partitions have other leaders, or none, until it is restarted. Stop it first"
         )
         if _is_terminal():
-            typer.confirm(f"Unregister broker {broker_id} nevertheless?", abort=True, err=True)
+            typer.confirm(f"Unregister broker {broker_id} anyway?", abort=True, err=True)
     run(lambda admin: admin.unregister_broker(broker_id), context)
     _show_unregistered(context, "broker", broker_id)
 
@@ -176,7 +176,7 @@ def refresh_controller(
 
 
 def _is_terminal() -> bool:
-    """Whether a person can answer a question."""
+    """Whether a user can confirm a question."""
     return sys.stdin.isatty()
 
 

@@ -88,7 +88,10 @@ def diagnosis_text(
     known = pasts or {}
     parts = [
         _summary(facts),
-        *(_finding_text(one, paint, known.get(place)) for place, one in enumerate(diagnosis.findings)),
+        *(
+            _finding_text(finding, paint, known.get(place))
+            for place, finding in enumerate(diagnosis.findings)
+        ),
     ]
     if not diagnosis.findings:
         parts.append("Nothing is wrong.\n")
@@ -111,21 +114,21 @@ def diagnosis_json(
         "partitions": _partitions_json(facts),
         "findings": [
             {
-                "id": one.finding_id,
-                "severity": one.severity,
-                "code": one.code,
-                "message": one.message,
-                "evidence": one.evidence,
-                "advice": one.advice,
-                "commands": list(one.commands),
-                "nodeKind": one.node_kind,
-                "nodeId": one.node_id,
-                "blocks": {feature: list(levels) for feature, levels in one.blocks.items()},
-                "count": one.count,
-                "examples": list(one.examples),
+                "id": finding.finding_id,
+                "severity": finding.severity,
+                "code": finding.code,
+                "message": finding.message,
+                "evidence": finding.evidence,
+                "advice": finding.advice,
+                "commands": list(finding.commands),
+                "nodeKind": finding.node_kind,
+                "nodeId": finding.node_id,
+                "blocks": {feature: list(levels) for feature, levels in finding.blocks.items()},
+                "count": finding.count,
+                "examples": list(finding.examples),
                 **({} if pasts is None else {"past": past_json(pasts[place]) if place in pasts else None}),
             }
-            for place, one in enumerate(diagnosis.findings)
+            for place, finding in enumerate(diagnosis.findings)
         ],
         "features": [
             {
@@ -201,7 +204,7 @@ def _pasts(
 
     try:
         tables = read_lake(lake, facts.cluster_id)
-        found = {place: past_of(one, tables) for place, one in enumerate(diagnosis.findings)}
+        found = {place: past_of(finding, tables) for place, finding in enumerate(diagnosis.findings)}
     except CommandError as error:
         return None, error
     except HistoryError as error:

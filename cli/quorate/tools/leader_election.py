@@ -127,11 +127,11 @@ def results_json(
 
     return {
         "electionType": kind,
-        "elected": [named(one) for one in elected],
-        "notNeeded": [named(one) for one in not_needed],
+        "elected": [named(partition) for partition in elected],
+        "notNeeded": [named(partition) for partition in not_needed],
         "failed": [
-            named(one) | {"error": error.error_code.name.upper(), "errorMessage": error.message}
-            for one, error in sorted(failed.items())
+            named(partition) | {"error": error.error_code.name.upper(), "errorMessage": error.message}
+            for partition, error in sorted(failed.items())
         ],
     }
 
@@ -159,7 +159,7 @@ def parse_partitions(text: str) -> "list[TopicPartition]":
                     f"partitions[{number}] is {json.dumps(entry)}; "
                     'it must be {"topic": a string, "partition": a number from 0 to 2147483647}'
                 )
-    twice = sorted(str(one) for one, times in Counter(partitions).items() if times > 1)
+    twice = sorted(str(partition) for partition, times in Counter(partitions).items() if times > 1)
     if twice:
         raise CommandError(f"{', '.join(twice)} occurs more than once")
     return partitions

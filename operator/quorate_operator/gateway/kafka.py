@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
-from quorate_admin.observing import LiveImage
+from quorate_admin.metadata_log import LiveImage
 from quorate_admin.types.cluster import QuorumDescription
 from quorate_admin.types.configs import ConfigEntry, ConfigResource
 from quorate_protocol.features import KRAFT_VERSION

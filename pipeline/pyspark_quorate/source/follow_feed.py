@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, ErrorCode, ServerError
-from quorate_admin.observing import MetadataFeed, ObservingError
+from quorate_admin.metadata_log import MetadataFeed, ObservingError
 from quorate_admin.types.cluster import QuorumDescription
 from quorate_protocol.observer import (
     BEGINNING,

@@ -10,7 +10,7 @@ from kit.java.fixtures import NewJavaCluster
 from kit.names import unused
 from kit.waiting import eventually
 from quorate_admin.errors import ServerError, UnsupportedEndpointError
-from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
+from quorate_admin.operations.base import ThrottlingQuotaExceededError
 from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.quotas import (
@@ -198,11 +198,11 @@ def test_configs_of_topics_are_changed_one_by_one(ask: Asking) -> None:
     assert results.errors[missing].error_code is ErrorCode.unknown_topic_or_partition
     assert not results.values
     documented = ask(lambda admin: admin.describe_configs([topic], include_documentation=True))[topic]
-    assert all(one.documentation for one in documented)
+    assert all(entry.documentation for entry in documented)
 
 
 def test_configs_of_nodes_are_asked_of_the_nodes(java_cluster: JavaCluster, ask: Asking) -> None:
-    brokers = [ConfigResource(BROKER, str(one)) for one in java_cluster.brokers]
+    brokers = [ConfigResource(BROKER, str(broker_id)) for broker_id in java_cluster.brokers]
     everyone = ConfigResource(BROKER, "")
     results = ask(lambda admin: admin.describe_configs([*brokers, everyone]))
     for broker in brokers:
@@ -216,13 +216,13 @@ def test_configs_of_nodes_are_asked_of_the_nodes(java_cluster: JavaCluster, ask:
     change(ask, first, AlterConfigOp(name="log.cleaner.threads", value="1"))
 
     def values() -> list[str | None]:
-        return [configs(ask, one)["log.cleaner.threads"].value for one in (first, second)]
+        return [configs(ask, resource)["log.cleaner.threads"].value for resource in (first, second)]
 
     eventually(lambda: values() == ["1", "2"], TIMEOUT_S, "the dynamic configs", values)
     with pytest.raises(ServerError, match="INVALID_REQUEST: 'x' is not the id of a node"):
         ask(lambda admin: admin.describe_configs([ConfigResource(BROKER, "x"), first])).raise_any()
-    for one in (everyone, first):
-        change(ask, one, AlterConfigOp(name="log.cleaner.threads", operation=ConfigOpType.DELETE))
+    for resource in (everyone, first):
+        change(ask, resource, AlterConfigOp(name="log.cleaner.threads", operation=ConfigOpType.DELETE))
 
 
 def test_controllers_take_configs_without_brokers(
@@ -279,8 +279,8 @@ def test_log_levels_of_inactive_controllers_are_their_own(new_java_cluster: NewJ
         for controller in cluster.controllers
     }
     change(asking, of_all[inactive], AlterConfigOp(name=name, value="TRACE"))
-    levels = {one: configs(asking, resource)[name].value for one, resource in of_all.items()}
-    assert [one for one, level in levels.items() if level == "TRACE"] == [inactive]
+    levels = {node_id: configs(asking, resource)[name].value for node_id, resource in of_all.items()}
+    assert [node_id for node_id, level in levels.items() if level == "TRACE"] == [inactive]
 
 
 def test_all_that_has_configs_is_listed(java_cluster: JavaCluster, ask: Asking) -> None:
@@ -304,7 +304,7 @@ def test_all_that_has_configs_is_listed(java_cluster: JavaCluster, ask: Asking) 
     )
     groups = ask(lambda admin: admin.list_config_resources([ConfigResourceType.GROUP]))
     assert set(groups) == others | {group}
-    assert {one.type for one in groups} == {ConfigResourceType.GROUP}
+    assert {resource.type for resource in groups} == {ConfigResourceType.GROUP}
     assert configs(ask, metrics)["interval.ms"].source is ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG
     assert configs(ask, group)["consumer.session.timeout.ms"].source is ConfigSource.DYNAMIC_GROUP_CONFIG
 
@@ -317,7 +317,7 @@ def test_partitions_move_and_leaders_are_elected(
     first, second = java_cluster.brokers
     topic = unused(f"moving-{endpoint}")
     create(ask, NewTopic(name=topic, assignments={0: [first, second], 1: [first, second]}))
-    moved, turned, missing = (TopicPartition(topic, one) for one in (0, 1, 2))
+    moved, turned, missing = (TopicPartition(topic, number) for number in (0, 1, 2))
     eventually(lambda: described(ask, topic).partitions[1].isr == (first, second), TIMEOUT_S, "the replicas")
     results = asking(
         lambda admin: admin.alter_partition_reassignments(
@@ -404,7 +404,9 @@ def test_log_directories_are_described_and_replicas_moved(java_cluster: JavaClus
 
     def described_by_both() -> bool:
         results = ask(lambda admin: admin.describe_log_dirs([first, second]))
-        return all(any(both in one.replicas for one in dirs.values()) for dirs in results.values.values())
+        return all(
+            any(both in log_dir.replicas for log_dir in dirs.values()) for dirs in results.values.values()
+        )
 
     eventually(described_by_both, TIMEOUT_S, "the replicas in their directories")
     results = ask(lambda admin: admin.describe_log_dirs([first, second, 77], timeout_ms=2_000))
@@ -419,7 +421,7 @@ def test_log_directories_are_described_and_replicas_moved(java_cluster: JavaClus
     ((_, log_dir),) = some[second].items()
     assert set(log_dir.replicas) == {both}
 
-    here, nowhere = (TopicPartitionReplica("stored", 1, one) for one in (second, first))
+    here, nowhere = (TopicPartitionReplica("stored", 1, broker_id) for broker_id in (second, first))
     places = ask(lambda admin: admin.describe_replica_log_dirs([here, nowhere]))
     assert places[here].current_log_dir == str(java_cluster.data(second))
     assert places[here].future_log_dir is None

@@ -70,13 +70,13 @@ def test_acls_are_created_found_and_deleted(ask: Asking, ask_controllers: Asking
     by_name = AclBindingFilter.of(literal)
     assert asking(lambda admin: admin.describe_acls(by_name)) == (literal,)
     deleted = asking(lambda admin: admin.delete_acls([by_name, matching]))
-    assert [one.binding for one in deleted[by_name]] == [literal]
-    assert {one.binding for one in deleted[matching]} == {literal, prefixed}
-    assert all(one.error is None for one in deleted[matching])
+    assert [deletion.binding for deletion in deleted[by_name]] == [literal]
+    assert {deletion.binding for deletion in deleted[matching]} == {literal, prefixed}
+    assert all(deletion.error is None for deletion in deleted[matching])
     eventually(lambda: asking(lambda admin: admin.describe_acls(matching)) == (), TIMEOUT_S, "no ACLs")
 
 
-def test_a_client_without_rights_is_told_so(java_cluster: JavaCluster) -> None:
+def test_a_client_without_rights_is_refused(java_cluster: JavaCluster) -> None:
     alice = Asking(servers=java_cluster.sasl_servers, properties=java_cluster.sasl_properties("alice"))
     new = NewTopic(name="alices", partitions=1, replication_factor=1)
     results = alice(lambda admin: admin.create_topics([new]))
@@ -161,7 +161,7 @@ def test_a_scram_credential_lets_its_user_in(java_cluster: JavaCluster, ask: Ask
         assert dora(lambda admin: admin.describe_cluster()).cluster_id
     deletions = [UserScramCredentialDeletion(user="dora", mechanism=mechanism) for mechanism in mechanisms]
     for deletion in deletions:
-        ask(lambda admin, one=deletion: admin.alter_user_scram_credentials([one])).raise_any()
+        ask(lambda admin, change=deletion: admin.alter_user_scram_credentials([change])).raise_any()
     eventually(lambda: credentials() == {}, TIMEOUT_S, "no credentials")
     gone = ask(lambda admin: admin.describe_user_scram_credentials(["dora"]))
     assert gone.errors["dora"].error_code is ErrorCode.resource_not_found
@@ -183,7 +183,7 @@ def test_a_token_is_created_used_renewed_and_expired(java_cluster: JavaCluster, 
 
     def tokens(*owners: KafkaPrincipal) -> list[str]:
         return [
-            one.token_id for one in admins(lambda admin: admin.describe_delegation_tokens(owners or None))
+            token.token_id for token in admins(lambda admin: admin.describe_delegation_tokens(owners or None))
         ]
 
     eventually(lambda: token.token_id in tokens(alice), TIMEOUT_S, "the token")
@@ -191,9 +191,9 @@ def test_a_token_is_created_used_renewed_and_expired(java_cluster: JavaCluster, 
     assert token.token_id in tokens(bob)  # who may renew it
     assert tokens(KafkaPrincipal("User", "nobody")) == []
     (reported,) = (
-        one
-        for one in admins(lambda admin: admin.describe_delegation_tokens([alice]))
-        if one.token_id == token.token_id
+        described
+        for described in admins(lambda admin: admin.describe_delegation_tokens([alice]))
+        if described.token_id == token.token_id
     )
     assert (reported.owner, reported.hmac, set(reported.renewers)) == (alice, token.hmac, set(token.renewers))
 

@@ -45,14 +45,16 @@ async def test_sasl_at_controllers(java_cluster: JavaCluster) -> None:
 
 
 @pytest.mark.parametrize(("user", "mechanism"), [("admin", "PLAIN"), (SCRAM_USER, "SCRAM-SHA-256")])
-async def test_a_wrong_password_is_told_at_once(java_cluster: JavaCluster, user: str, mechanism: str) -> None:
+async def test_a_wrong_password_is_reported_at_once(
+    java_cluster: JavaCluster, user: str, mechanism: str
+) -> None:
     """No minute of retries for what can't get better."""
     properties = java_cluster.sasl_properties(user, password="wrong", mechanism=mechanism)
     with pytest.raises(AuthenticationError, match=r"(?i)authentication failed"):
         await asks(config(properties, servers=java_cluster.sasl_servers))
 
 
-async def test_a_mechanism_that_the_server_lacks_is_told(java_cluster: JavaCluster) -> None:
+async def test_a_mechanism_that_the_server_lacks_is_reported(java_cluster: JavaCluster) -> None:
     properties = java_cluster.sasl_properties() | {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
@@ -95,7 +97,7 @@ async def test_a_server_that_is_not_trusted_is_refused(java_cluster: JavaCluster
         await asks(config(properties, servers=java_cluster.ssl_servers))
 
 
-async def test_the_wrong_protocol_is_told(java_cluster: JavaCluster) -> None:
+async def test_the_wrong_protocol_is_reported(java_cluster: JavaCluster) -> None:
     plain = java_cluster.bootstrap_servers
     impatient = {"default.api.timeout.ms": "1500", "request.timeout.ms": "1000"}
     with pytest.raises(UnreachableError, match="is it a TLS listener"):

@@ -12,7 +12,7 @@ from quorate_protocol.kafka.releases import version_key
 pytestmark = pytest.mark.integration
 
 
-async def test_each_kind_of_node_is_told_from_the_other(java_cluster: JavaCluster) -> None:
+async def test_each_kind_of_node_differs_from_the_other(java_cluster: JavaCluster) -> None:
     """KIP-919's mistakes at Kafka 4.3.1."""
     async with AdminClient(bootstrap_controllers=java_cluster.bootstrap_servers.split(",")) as admin:
         with pytest.raises(MismatchedEndpointError, match="is a broker, not a controller"):
@@ -22,7 +22,7 @@ async def test_each_kind_of_node_is_told_from_the_other(java_cluster: JavaCluste
             await admin.describe_metadata_quorum()
 
 
-async def test_the_quorum_and_the_features_are_told_through_both(java_cluster: JavaCluster) -> None:
+async def test_the_quorum_and_the_features_are_reported_through_both(java_cluster: JavaCluster) -> None:
     reported = []
     for kind, addresses in (
         ("bootstrap_servers", java_cluster.bootstrap_servers),
@@ -52,7 +52,7 @@ def below_kip_1312(new_java_cluster: NewJavaCluster) -> JavaCluster:
     return new_java_cluster(brokers=0, metadata_version="4.3").start_all()
 
 
-async def test_what_a_release_lacks_is_told(below_kip_1312: JavaCluster) -> None:
+async def test_what_a_release_lacks_is_reported(below_kip_1312: JavaCluster) -> None:
     """UnregisterController needs Kafka 4.4 and its metadata.version."""
     refusal, words = (
         (UnsupportedByServerError, "supports no version of UnregisterController")

@@ -1,4 +1,4 @@
-"""The gateway against real controllers and brokers: what it tells, who answers where, and every step that it does."""
+"""The gateway against real controllers and brokers: its facts, the nodes at each address, and every step."""
 
 import asyncio
 import re
@@ -83,7 +83,7 @@ def test_facts_are_what_stock_tools_print(gatekeeper: Gatekeeper, java_tool: Jav
 
     def looked() -> tuple[KafkaFacts, ObservedPartition] | None:
         facts = gatekeeper.facts(LEAVING)
-        (watched,) = [one for one in facts.partitions if one.partition == partition]
+        (watched,) = [placed for placed in facts.partitions if placed.partition == partition]
         # Its broker may not have made the replica yet.
         return None if watched.size_bytes is None else (facts, watched)
 
@@ -94,7 +94,7 @@ def test_facts_are_what_stock_tools_print(gatekeeper: Gatekeeper, java_tool: Jav
     assert int(printed["LeaderEpoch"]) == facts.quorum.leader_epoch
     assert printed["ClusterId"] == facts.cluster_id
     assert int(printed["HighWatermark"]) >= facts.quorum.high_watermark > 0
-    assert {node_id for node_id, one in facts.quorum.voters.items() if one.caught_up} == {
+    assert {node_id for node_id, voter in facts.quorum.voters.items() if voter.caught_up} == {
         *gatekeeper.cluster.controllers
     }
     for voter in facts.quorum.voters.values():
@@ -127,7 +127,7 @@ def test_a_look_costs_little_after_the_first(gatekeeper: Gatekeeper) -> None:
     assert seen == {created}
 
 
-def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
+def test_probes_report_the_node_that_answers(gatekeeper: Gatekeeper) -> None:
     nodes = (*gatekeeper.cluster.controllers, *gatekeeper.cluster.brokers)
     nobody, silent = Address("127.0.0.1", free_ports(1)), Address("127.0.0.1", free_ports(1))
     nowhere = Address("no-such-name.invalid", 9092)
@@ -152,13 +152,13 @@ def test_probes_tell_who_answers(gatekeeper: Gatekeeper) -> None:
         assert error in (reached[where].error or "")
     known = frozenset({gatekeeper.address(0)})
     stranger = gatekeeper.run(lambda gateway: gateway.probe(known, frozenset({1, 2})))
-    assert [(one.cluster_id, one.node_id) for one in stranger.values()] == [(cluster_id, None)]
+    assert [(address.cluster_id, address.node_id) for address in stranger.values()] == [(cluster_id, None)]
 
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper, leads: bool) -> None:
     quorum = gatekeeper.facts().quorum
-    spare = next(one for one in quorum.voters if (one == quorum.leader_id) is leads)
+    spare = next(voter_id for voter_id in quorum.voters if (voter_id == quorum.leader_id) is leads)
     voter = quorum.voters[spare]
     assert voter.directory_id is not None
     remove = RemoveVoter(node_id=spare, directory_id=voter.directory_id, reason="test")
@@ -188,7 +188,7 @@ def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
     unregister = UnregisterBroker(node_id=LEAVING, reason="test")
     with pytest.raises(StepError, match=f"node {LEAVING} was not unregistered: it is in service"):
         gatekeeper.apply(unregister)
-    held = {one.partition for one in gatekeeper.facts(LEAVING).partitions}
+    held = {placed.partition for placed in gatekeeper.facts(LEAVING).partitions}
     assert partition in held
     targets = {**dict.fromkeys(held, (1, 0)), partition: (0, 1)}
     drain = ReassignPartitions(node_id=LEAVING, targets=targets, reason="test")
@@ -215,7 +215,7 @@ def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:
         gatekeeper.cluster.await_unfenced(LEAVING)
 
 
-def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
+def test_levels_of_loggers_are_reported_and_set(gatekeeper: Gatekeeper) -> None:
     names = {0: "root", **dict.fromkeys(gatekeeper.cluster.controllers, "quorate_controller")}
     loggers = {node_id: frozenset({name, "no.such"}) for node_id, name in names.items()}
 
@@ -226,7 +226,7 @@ def test_levels_of_loggers_are_told_and_set(gatekeeper: Gatekeeper) -> None:
 
     before = levels()
     assert {node_id: {*reported} for node_id, reported in before.items()} == {
-        one: {name} for one, name in names.items()
+        node_id: {name} for node_id, name in names.items()
     }
     for level in ("WARN", "ERROR"):
         steps = (

@@ -35,11 +35,11 @@ def test_stock_tool_moves_and_cancels(
     def await_printed(pattern: str, tool: str, *arguments: str) -> None:
         """Wait until a tool prints this: the broker that it asks may not know yet what the controller has done."""
 
-        def look() -> Ran | None:
+        def listed() -> Ran | None:
             ran = java_tool(tool, *brokers, *arguments)
             return ran if re.search(pattern, ran.stdout) else None
 
-        found = eventually(look, TIMEOUT_S, pattern, lambda: java_tool(tool, *brokers, *arguments))
+        found = eventually(listed, TIMEOUT_S, pattern, lambda: java_tool(tool, *brokers, *arguments))
         assert found is not None
         found.succeeded()
 

@@ -15,7 +15,7 @@ from kit.membership import (
     refused,
     succeeded,
 )
-from kit.pauses import TellPause
+from kit.pauses import RecordPause
 from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -36,7 +36,9 @@ def static(request: pytest.FixtureRequest, tmp_path: Path, kafka_jars: Path) -> 
         cluster.close()
 
 
-def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell_pause: TellPause) -> None:
+def test_a_static_quorum_becomes_dynamic_without_a_stop(
+    static: Membership, record_pause: RecordPause
+) -> None:
     """Kraft.version 0 -> 1 and configurations without voters, node by node, nothing lost."""
     with ContinuousTopics(static.bootstrap_servers, "migrated") as topics:
         lead_with(static, min({static.implementation(voter) for voter in VOTERS}))
@@ -63,7 +65,7 @@ def test_a_static_quorum_becomes_dynamic_without_a_stop(static: Membership, tell
             static.forget_static_voters(node_id)
             static.await_voters(*VOTERS)
             await_progress(static, topics)
-        tell_pause(topics.pauses.longest_s)  # of the controllers: next, the only broker restarts
+        record_pause(topics.pauses.longest_s)  # of the controllers: next, the only broker restarts
         for node_id in static.brokers:
             static.forget_static_voters(node_id)
         static.await_unfenced(*static.brokers)

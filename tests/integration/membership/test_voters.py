@@ -15,7 +15,7 @@ from kit.membership import (
     refused,
     succeeded,
 )
-from kit.pauses import TellPause
+from kit.pauses import RecordPause
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +54,7 @@ def kinds_of(cluster: Membership) -> list[str]:
     return sorted({cluster.implementation(controller) for controller in cluster.controllers})
 
 
-def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, tell_pause: TellPause) -> None:
+def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, record_pause: RecordPause) -> None:
     """1 -> 3 -> 5 -> 3 voters without losing an acknowledged topic, added by a leader of each kind."""
     with ContinuousTopics(quorum.bootstrap_servers, "grown") as topics:
         quorum.join(*THREE[1:])
@@ -69,10 +69,10 @@ def test_a_quorum_grows_to_five_and_shrinks_to_three(quorum: Membership, tell_pa
         quorum.await_voters(*THREE)
         await_progress(quorum, topics)
     assert_same_everywhere(quorum, topics.acknowledged, THREE)
-    tell_pause(topics.pauses.longest_s)
+    record_pause(topics.pauses.longest_s)
 
 
-def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause: TellPause) -> None:
+def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, record_pause: RecordPause) -> None:
     """A new disk is a new voter: the old (id, directory) is removed, the new one added; nothing is lost."""
 
     def by_commands(node_id: int, lost: str) -> None:
@@ -95,10 +95,10 @@ def test_a_voter_whose_disk_was_lost_is_replaced(quorum: Membership, tell_pause:
             replace(node_id, lost)
             quorum.await_voters(*THREE)
     assert_same_everywhere(quorum, topics.acknowledged, THREE)
-    tell_pause(topics.pauses.longest_s)
+    record_pause(topics.pauses.longest_s)
 
 
-def test_the_leader_is_removed(quorum: Membership, tell_pause: TellPause) -> None:
+def test_the_leader_is_removed(quorum: Membership, record_pause: RecordPause) -> None:
     quorum.bring_to(*THREE)
     with ContinuousTopics(quorum.bootstrap_servers, "removed") as topics:
         for implementation in kinds_of(quorum):
@@ -114,4 +114,4 @@ def test_the_leader_is_removed(quorum: Membership, tell_pause: TellPause) -> Non
             quorum.add(leader)
             quorum.await_voters(*THREE)
     assert_same_everywhere(quorum, topics.acknowledged, THREE)
-    tell_pause(topics.pauses.longest_s)
+    record_pause(topics.pauses.longest_s)

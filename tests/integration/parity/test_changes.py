@@ -17,7 +17,7 @@ TIMEOUT_S = 60
 STAYS, GONE, ALSO_GONE = 0, 1, 2
 """Ids of brokers."""
 STUCK = ("stuckk", "stuckq", "stuckx")
-"""Topics whose only replica is gone, so that a reassignment of them goes on for ever."""
+"""Topics whose only replica is gone, so that a reassignment of them never ends."""
 MOVE = {"to.json": reassignment(f'"topic": "$stuck", "partition": 0, "replicas": [{STAYS}]')}
 MOVE_OTHER = {"first.json": reassignment(f'"topic": "{STUCK[2]}", "partition": 0, "replicas": [{STAYS}]')}
 ANY_ORDER = lines_sorted("Java describes topics in the order of a hash set")

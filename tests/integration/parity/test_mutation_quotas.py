@@ -58,7 +58,7 @@ def alter_quota(node: Node, rate: float | None, entity: Mapping[str, str | None]
 def quota_of(nodes: list[Node], entity: Mapping[str, str | None], caller: Caller) -> Iterator[None]:
     """A quota that both controllers apply to this caller, whose bucket lacks one token; removed in the end.
 
-    Stock Kafka applies quotas some time after it has answered. While it goes on with one that is removed, it takes
+    Stock Kafka applies quotas some time after it has answered. While it applies one that is removed, it takes
     tokens, and both keep the bucket: another quota needs another pair of user and client id.
     """
     for node in nodes:
@@ -76,12 +76,12 @@ def throttled(node: Node, caller: Caller, *, wanted: bool) -> None:
     """Wait until a request that is permitted in any case is throttled, or is not."""
     old = replace(caller, version=LAST_PERMISSIVE)
     eventually(
-        lambda: (told(node.ask(validation(), old))[1] > 0) == wanted, TIMEOUT_S, f"throttled: {wanted}"
+        lambda: (results_of(node.ask(validation(), old))[1] > 0) == wanted, TIMEOUT_S, f"throttled: {wanted}"
     )
 
 
 def validation() -> create_topics.CreateTopicsRequest:
-    """A topic of one partition that is not created, and takes a token nevertheless."""
+    """A topic of one partition that is not created, and still takes a token."""
     return replace(create("validated", partitions=1), validate_only=True)
 
 
@@ -110,18 +110,20 @@ def delete(*names: str) -> delete_topics.DeleteTopicsRequest:
     return delete_topics.DeleteTopicsRequest(topics=topics, timeout=TIMEOUT)
 
 
-def told(response: Any) -> tuple[list[tuple[str, int, str | None]], int]:
+def results_of(response: Any) -> tuple[list[tuple[str, int, str | None]], int]:
     """Results by topic, and the throttle time in ms."""
     results = next(
         getattr(response, name) for name in ("topics", "results", "responses") if hasattr(response, name)
     )
-    outcomes = sorted((result.name, int(result.error_code), result.error_message) for result in results)
-    return outcomes, response.throttle_time // timedelta(milliseconds=1)
+    found = sorted((result.name, int(result.error_code), result.error_message) for result in results)
+    return found, response.throttle_time // timedelta(milliseconds=1)
 
 
-def answers(nodes: list[Node], request: Any, caller: Caller) -> tuple[list[tuple[str, int, str | None]], int]:
+def responses_of(
+    nodes: list[Node], request: Any, caller: Caller
+) -> tuple[list[tuple[str, int, str | None]], int]:
     """The answer of the stock controller, which ours has to give, too. Throttle times run while requests are made."""
-    (stock, stock_ms), (ours, ours_ms) = (told(node.ask(request, caller)) for node in nodes)
+    (stock, stock_ms), (ours, ours_ms) = (results_of(node.ask(request, caller)) for node in nodes)
     assert ours == stock
     assert (ours_ms == 0) == (stock_ms == 0)
     assert abs(ours_ms - stock_ms) < TOLERANCE_MS
@@ -150,22 +152,22 @@ def test_a_client_beyond_its_quota_is_refused(
     """User and client id of the request decide, also of one that was forwarded; new versions are refused, old
     ones only throttled.
     """
-    assert answers(nodes, create("a"), DIRECT)[1] == 0
+    assert responses_of(nodes, create("a"), DIRECT)[1] == 0
     with quota_of(nodes, entity, caller):
-        refused, throttle_ms = answers(nodes, create("b", "c"), caller)
+        refused, throttle_ms = responses_of(nodes, create("b", "c"), caller)
         assert [code for _, code, _ in refused] == [EXCEEDED, EXCEEDED]
         assert throttle_ms > ONE_TOKEN_MS - TOLERANCE_MS
         for request in (grow("a", count=5), delete("a"), validation()):
-            ((_, code, _),), throttle_ms = answers(nodes, request, caller)
+            ((_, code, _),), throttle_ms = responses_of(nodes, request, caller)
             assert code == EXCEEDED
             assert throttle_ms > ONE_TOKEN_MS - TOLERANCE_MS
         # Errors that come first need no tokens.
         for request in (create("a"), grow("a", count=2), delete("absent")):
-            ((_, code, _),), throttle_ms = answers(nodes, request, caller)
+            ((_, code, _),), throttle_ms = responses_of(nodes, request, caller)
             assert code not in (0, EXCEEDED)
             assert throttle_ms == 0
         for request, version in ((create("e"), 5), (grow("a", count=4), 2), (delete("a", "e"), 4)):
-            results, throttle_ms = answers(nodes, request, replace(caller, version=version))
+            results, throttle_ms = responses_of(nodes, request, replace(caller, version=version))
             assert {code for _, code, _ in results} == {0}
             assert throttle_ms > 3 * ONE_TOKEN_MS
 
@@ -174,6 +176,6 @@ def test_quotas_of_others_do_not_count(nodes: list[Node]) -> None:
     pair = Caller(user="alice", client_id="app")
     with quota_of(nodes, {"user": "alice", "client-id": "app"}, pair):
         for request in (create("f"), grow("f", count=4), delete("f")):
-            results, throttle_ms = answers(nodes, request, replace(pair, client_id="another"))
+            results, throttle_ms = responses_of(nodes, request, replace(pair, client_id="another"))
             assert {code for _, code, _ in results} == {0}
             assert throttle_ms == 0

@@ -27,7 +27,7 @@ VERSIONS_VERSION = 4
 
 @pytest.mark.parametrize("requests", [SHORT, LONG], ids=["short", "long"])
 def test_same_answers_and_same_metadata_as_kafka(tmp_path: Path, requests: int) -> None:
-    """A client cannot tell ours from Kafka's."""
+    """Ours behave as Kafka's do."""
     with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         compared = Compared(stock, ours)
         put_rounds(compared.ask, math.ceil(requests / ASKED_IN_A_ROUND))
@@ -40,7 +40,7 @@ def test_both_offer_the_same_apis(tmp_path: Path) -> None:
     """The APIs and versions of a stock controller, without those that it cannot answer."""
     with started(RELEASE, tmp_path / "stock") as stock, started("Quorate", tmp_path / "ours") as ours:
         asked = [node.ask(VERSIONS, Caller(version=VERSIONS_VERSION)).api_keys for node in (stock, ours)]
-        offered = [{one.api_key: (one.min_version, one.max_version) for one in apis} for apis in asked]
+        offered = [{api.api_key: (api.min_version, api.max_version) for api in apis} for apis in asked]
     unanswered = {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_DELEGATION_TOKEN}
     expected = {
         key: (lowest, highest)

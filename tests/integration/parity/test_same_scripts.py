@@ -12,7 +12,7 @@ import pytest
 from kit.java.tools import JavaTools
 from kit.transcripts.clusters import Side, both
 from kit.transcripts.comparison import Transcript
-from kit.transcripts.library_steps import LIBRARIES, told
+from kit.transcripts.library_steps import LIBRARIES, result_text
 from kit.transcripts.tool_steps import CHAPTERS, FILES
 
 pytestmark = pytest.mark.integration
@@ -39,7 +39,7 @@ def transcript(sides: tuple[Side, Side], java_tool: JavaTools) -> Iterator[Trans
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_clients_of_other_languages_hear_the_same(transcript: Transcript, library: str) -> None:
+def test_clients_of_other_languages_get_the_same(transcript: Transcript, library: str) -> None:
     connect, calls = LIBRARIES[library]
     with ExitStack() as stack:
         clients = {
@@ -47,15 +47,15 @@ def test_clients_of_other_languages_hear_the_same(transcript: Transcript, librar
             for side in transcript.sides
         }
         for what, call in calls.items():
-            transcript.compare(what, lambda side, call=call: told(call, clients[side.name]))
+            transcript.compare(what, lambda side, call=call: result_text(call, clients[side.name]))
             for side in transcript.sides:
                 side.await_brokers()
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_tools_print_the_same(transcript: Transcript, chapter: str) -> None:
-    """Whoever uses Kafka's tools cannot tell whose controllers they are."""
-    transcript.take(CHAPTERS[chapter])
+    """Kafka's tools print the same at Kafka's controllers and ours."""
+    transcript.run(CHAPTERS[chapter])
 
 
 def test_both_have_the_same_metadata(transcript: Transcript) -> None:

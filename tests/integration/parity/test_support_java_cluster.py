@@ -1,4 +1,4 @@
-"""The clusters of stock Kafka that tests compare with: their listeners serve whom they should."""
+"""The clusters of stock Kafka that tests compare with: their listeners serve the right users."""
 
 import pytest
 from kit.java.cluster import SCRAM_USER, JavaCluster

@@ -1,4 +1,4 @@
-"""Five edited files in a row, played while clients work: nothing acknowledged is lost, nobody is misled."""
+"""Five edited files in a row, played while clients work: nothing acknowledged is lost, no client is misled."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 EXAMPLES = Path(__file__).parents[3] / "examples" / "play"
 OVERLAP_S = 6
 HOLD_S = 3
-"""How long a client may go on with what it was told: the overlap, less the time by which the teller may lag."""
+"""How long a client may use an advertised address: the overlap, less the lag of the advertising node."""
 TOPIC, COPIES = "numbers", 3
 LOOK_EVERY_S = 0.3
 NODE_IDS = frozenset({0, 1, 2, *range(3000, 3006)})
@@ -47,9 +47,10 @@ class Files:
 
 
 class Truthfulness(Worker):
-    """Asks again and again which addresses clients are told for a node, and who answers there.
+    """Polls the advertised addresses of each node, and the node that answers there.
 
-    An address that was told for a node within the last HOLD_S may not lead to another node, nor be told for one.
+    An address that was advertised for a node within the last HOLD_S may not lead to another node, nor be advertised
+    for one.
     """
 
     def __init__(self, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> None:
@@ -58,40 +59,42 @@ class Truthfulness(Worker):
         self.violations: list[str] = []
         self._runner = asyncio.Runner()
         self._gateway = KafkaGateway()
-        self._told: dict[Address, tuple[int, float]] = {}
-        # By the nodes' own addresses, which lead to nobody else, each node is asked what it tells.
+        self._advertised: dict[Address, tuple[int, float]] = {}
+        # Each node is asked at its own address, which leads to no other node.
         self._own = [(address, False) for address in brokers] + [(address, True) for address in controllers]
 
     def _work(self) -> None:
-        self._runner.run(self._look())
+        self._runner.run(self._poll())
         self._ended.wait(LOOK_EVERY_S)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         # An answer counts from the moment of its question: it may have been on its way for as long as that.
         asked_at = time.monotonic()
         reported = await asyncio.gather(*(self._tells(*own) for own in self._own))
         for addresses in reported:
             for address, node_id in addresses.items():
-                known = self._told.get(address)
+                known = self._advertised.get(address)
                 if known is not None and known[0] != node_id:
-                    self._note(address, asked_at, f"told for {node_id}")
-                self._told[address] = (node_id, asked_at)
-        held = {address: node_id for address, (node_id, at) in self._told.items() if asked_at - at < HOLD_S}
+                    self._note(address, asked_at, f"advertised for {node_id}")
+                self._advertised[address] = (node_id, asked_at)
+        held = {
+            address: node_id for address, (node_id, at) in self._advertised.items() if asked_at - at < HOLD_S
+        }
         reached = await self._gateway.probe(frozenset(held), NODE_IDS)
         reached_at = time.monotonic()
         for address, response in reached.items():
             if response.node_id is None:
-                continue  # nobody, for a moment: no client is misled by that
+                continue  # no node for a moment: no client is misled by that
             self.asked += 1
             if response.node_id != held[address]:
                 self._note(address, reached_at, f"answered by {response.node_id}")
 
     def _note(self, address: Address, now: float, found: str) -> None:
-        """Keep a violation, unless what was told before is older than it may be."""
-        node_id, told_at = self._told[address]
-        if now - told_at < HOLD_S:
+        """Record a violation, unless the earlier address is older than HOLD_S."""
+        node_id, advertised_at = self._advertised[address]
+        if now - advertised_at < HOLD_S:
             self.violations.append(
-                f"{address} was told for {node_id}, and {now - told_at:.1f} s later {found}"
+                f"{address} was advertised for {node_id}, and {now - advertised_at:.1f} s later {found}"
             )
 
     async def _tells(self, own: str, is_controller: bool) -> Mapping[Address, int]:
@@ -148,7 +151,7 @@ def port_of(text: str, listener: str) -> int:
 
 
 def test_five_edits_with_clients_running(player: Player) -> None:
-    """Scale, rename, swap, decommission and upgrade are safe, and noticed by nobody."""
+    """Scale, rename, swap, decommission and upgrade are safe, and no client notices them."""
     files = Files()
     text = files.text("cluster.yaml")
     player.edit(text)
@@ -175,7 +178,7 @@ def test_five_edits_with_clients_running(player: Player) -> None:
         assert all(host.startswith("127.2.") for host in hosts.values())
 
         reported = player.edit(files.text("3-swap.yaml"))
-        assert "(until " in reported  # somebody waited at an address of its own
+        assert "(until " in reported  # a client waited at an address of its own
         swapped = {node["nodeId"]: node["address"].split(":")[0] for node in player.status()["nodes"]}
         exchanged = {0: hosts[1], 1: hosts[0], 3000: hosts[3002], 3002: hosts[3000]}
         assert swapped == hosts | exchanged

@@ -1,4 +1,4 @@
-"""Whoever kills the supervisor between any two steps: the next play goes on, and comes to the same."""
+"""A supervisor that is killed between any two steps: the next play continues, and ends the same."""
 
 import random
 import shutil
@@ -31,12 +31,12 @@ def manifest(port: int, spec: str = "", metadata: str = "") -> str:
 
 def node(status: dict[str, Any], node_id: int) -> dict[str, Any]:
     """One node of a status."""
-    found: dict[str, Any] = next(one for one in status["nodes"] if one["nodeId"] == node_id)
+    found: dict[str, Any] = next(node for node in status["nodes"] if node["nodeId"] == node_id)
     return found
 
 
 def events(player: Player) -> int:
-    """How much was told in the supervisor's log so far."""
+    """The length of the supervisor's log so far."""
     return len((player.directory / "supervisor.log").read_text().splitlines())
 
 
@@ -45,7 +45,7 @@ def settled(player: Player) -> dict[str, Any]:
     return player.until(lambda status: status["settled"], 300, "all that was asked for")
 
 
-def test_a_plan_is_told_and_not_done(player: Player) -> None:
+def test_a_plan_is_reported_and_not_done(player: Player) -> None:
     port = free_ports(5)
     player.edit(manifest(port))
     before = player.status()
@@ -67,7 +67,7 @@ def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
     for _ in range(KILLS):
         wanted = events(player) + chance.randrange(1, STEPS_MAX)
         eventually(
-            lambda wanted=wanted: events(player) >= wanted or player.look()["settled"], 120, "some steps"
+            lambda wanted=wanted: events(player) >= wanted or player.snapshot()["settled"], 120, "some steps"
         )
         supervisor = player.supervisor()
         supervisor.kill()
@@ -77,7 +77,7 @@ def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
     after = settled(player)
     assert after["clusterId"] == before["clusterId"]
     assert after["quorum"]["voters"] == [3000, 3002, 3003, 3004]
-    hosts = {one["nodeId"]: one["address"].split(":")[0] for one in after["nodes"]}
+    hosts = {node["nodeId"]: node["address"].split(":")[0] for node in after["nodes"]}
     assert hosts == {3000: "127.5.0.10", 3002: "127.5.0.12", 3003: "127.5.0.13", 3004: "127.5.0.14"}
     for node_id in (3000, 3002):
         assert node(after, node_id)["directoryId"] == node(before, node_id)["directoryId"]
@@ -86,7 +86,7 @@ def test_a_killed_supervisor_is_no_setback(player: Player, seed: int) -> None:
 def test_a_controller_that_lost_its_disk_is_replaced(player: Player) -> None:
     player.play()
     before = player.status()
-    follower = next(one for one in before["nodes"] if one["nodeId"] != before["quorum"]["leaderId"])
+    follower = next(node for node in before["nodes"] if node["nodeId"] != before["quorum"]["leaderId"])
     data = Path(follower["dir"]) / "data"
     data.rename(data.with_name("taken"))
     player.run("kill", str(follower["nodeId"]))
@@ -129,11 +129,11 @@ def test_a_name_of_somebody_else_is_waited_for(player: Player) -> None:
         player.write(manifest(name.port, f', advertisedHost: "127.6.0.1{{offset}}", {own_name}'))
         player.run("-f", str(player.manifest), "--detach", "--wait", "1ms")
 
-        def told(status: dict[str, Any]) -> list[str]:
+        def waits(status: dict[str, Any]) -> list[str]:
             texts = [step["text"] for step in status["plan"]["steps"]]
             return [text for text in texts if f"localhost:{name.port}" in text and "3000" in text]
 
-        player.until(told, 60, "a wait that says what the name reaches")
+        player.until(waits, 60, "a wait that says what the name reaches")
         assert node(player.status(), 3001)["address"] == f"127.0.0.1:{port + 1}"
         outside.lead([(name, port + 1)])
         after = settled(player)

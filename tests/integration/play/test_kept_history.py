@@ -1,4 +1,4 @@
-"""A played cluster whose manifest keeps a history: what is shipped, by whom, and until when."""
+"""A played cluster whose manifest keeps a history: what is shipped, by which nodes, and until when."""
 
 import os
 import re

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient as ConfluentAdmin
 from kit.cluster import HEAP, free_ports
 from kit.kafka import jars_of
 from kit.ledger import SteadyProducer, SteadyTopics, consume_numbers, create_replicated_topic
-from kit.pauses import TellPause
+from kit.pauses import RecordPause
 from kit.player import Player, playing
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
@@ -51,7 +51,7 @@ class Files:
         return text.replace(node, f"{node}    - {{nodeId: {LEAVING}, implementation: java}}\n")
 
 
-def test_both_releases_under_load(player: Player, tell_pause: TellPause) -> None:
+def test_both_releases_under_load(player: Player, record_pause: RecordPause) -> None:
     """The upgrade, and the way back before the level rises, lose nothing that was acknowledged."""
     files = Files()
     player.edit(files.text("cluster.yaml", leaves=False))
@@ -76,8 +76,8 @@ def test_both_releases_under_load(player: Player, tell_pause: TellPause) -> None
         assert "finalizing metadata.version" in raised
         assert player.finalized_level() == LEVEL_AFTER
         assert f"unregistering controller-{LEAVING}" in raised
-    tell_pause(topics.pauses.longest_s)
-    tell_pause(producer.pauses.longest_s, "records")
+    record_pause(topics.pauses.longest_s)
+    record_pause(producer.pauses.longest_s, "records")
 
     status = player.status()
     assert status["settled"]

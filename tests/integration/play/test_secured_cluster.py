@@ -46,7 +46,7 @@ CHANGES = {
 }
 """Of the example: a history, tokens, and names that are planted."""
 REFUSED_TIMEOUT_MS = 2_000
-"""A client takes a closed connection for a failure that may pass, and tries again for so long."""
+"""A client takes a closed connection for a failure that may pass, and retries for this time."""
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def use_as_users(player: Player, servers: str) -> bytes:
 
 
 async def described_configs(player: Player, servers: str, controllers: str) -> str:
-    """All that nodes tell of their configurations."""
+    """All configs that nodes return."""
     async with client(player, servers, "admin") as admin:
         resources = [ConfigResource(ConfigResourceType.BROKER, str(node_id)) for node_id in range(3)]
         resources.append(ConfigResource(ConfigResourceType.TOPIC, TOPIC))
@@ -162,7 +162,7 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
         assert (
             "with --bootstrap-server use --command-config cluster/clients/admin.properties" in played.stdout
         )
-        found = player.look()
+        found = player.snapshot()
         servers, controllers = found["bootstrapServers"], found["bootstrapControllers"]
         token = asyncio.run(use_as_users(player, servers))
         login = f"--topic {TOPIC} --command-config cluster/clients/alice.properties"
@@ -179,7 +179,7 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
         )
         assert "LeaderId:" in led.stdout, led.stderr
         reported = [
-            one for ran in (played, produced, consumed, listed, led) for one in (ran.stdout, ran.stderr)
+            text for ran in (played, produced, consumed, listed, led) for text in (ran.stdout, ran.stderr)
         ]
         places = {
             "commands": reported,
@@ -226,7 +226,7 @@ def test_the_secured_example_lets_in_whom_it_should_and_tells_nobody_its_secrets
 def test_a_secured_cluster_refuses_strangers_and_starts_again(
     player: Player, secrets: dict[str, str]
 ) -> None:
-    """Nothing is started without its Secrets, nobody gets in without a login, and what is kept starts again."""
+    """Nothing is started without its Secrets, no client gets in without a login, and what is kept starts again."""
     controllers, _, _ = (EXAMPLES / "secure.yaml").read_text().partition("---")
     player.write(controllers)
     refused = player.refusal()
@@ -238,7 +238,7 @@ def test_a_secured_cluster_refuses_strangers_and_starts_again(
     made = str(player.path / "made" / "secrets.yaml")
     player.play("-f", made)
     assert player.status()["clientConfig"] is None
-    plain = player.look()["bootstrapControllers"].split(",")
+    plain = player.snapshot()["bootstrapControllers"].split(",")
 
     async def describe() -> None:
         async with AdminClient(bootstrap_controllers=plain) as admin:

@@ -80,7 +80,7 @@ def directories(player: Player) -> Mapping[int, Mapping[str, LogDirDescription]]
         async with AdminClient(bootstrap_servers=player.status()["bootstrapServers"].split(",")) as client:
             described = (await client.describe_log_dirs(range(BROKERS))).values
         return {
-            broker: {path.rpartition("/")[2]: one for path, one in found.items()}
+            broker: {path.rpartition("/")[2]: log_dir for path, log_dir in found.items()}
             for broker, found in described.items()
         }
 
@@ -91,8 +91,8 @@ def held(player: Player) -> list[dict[str, int]]:
     """How many replicas of the topic each directory of each broker has."""
     return [
         {
-            name: sum(partition.topic == TOPIC for partition in one.replicas)
-            for name, one in sorted(found.items())
+            name: sum(partition.topic == TOPIC for partition in log_dir.replicas)
+            for name, log_dir in sorted(found.items())
         }
         for _, found in sorted(directories(player).items())
     ]
@@ -100,12 +100,17 @@ def held(player: Player) -> list[dict[str, int]]:
 
 def cordoned(player: Player) -> list[str]:
     """The directories that are cordoned."""
-    return [name for found in directories(player).values() for name, one in found.items() if one.is_cordoned]
+    return [
+        name
+        for found in directories(player).values()
+        for name, log_dir in found.items()
+        if log_dir.is_cordoned
+    ]
 
 
-def restarts(told: str) -> list[str]:
+def restarts(log: str) -> list[str]:
     """The reasons for which brokers were stopped."""
-    return re.findall(r"stopping broker-\d: (.*)", told)
+    return re.findall(r"stopping broker-\d: (.*)", log)
 
 
 def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None:
@@ -118,11 +123,11 @@ def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None
     create_topic(servers, TOPIC)
     assert held(player) == [{"data": PARTITIONS}] * BROKERS
     with SteadyProducer(servers, TOPIC) as producer:
-        # The single volume goes on as volume 0: nothing restarts.
+        # The single volume becomes volume 0: nothing restarts.
         assert restarts(player.edit(manifests.with_volumes(0))) == []
         _add_volumes(player, manifests, servers)
         asyncio.run(_even_directories(servers))
-        assert all(one["data-1"] and one["data-2"] for one in held(player)), held(player)
+        assert all(replicas["data-1"] and replicas["data-2"] for replicas in held(player)), held(player)
         _remove_a_volume(player, manifests)
     assert producer.acknowledged
     assert not producer.failures
@@ -133,7 +138,7 @@ def test_a_directory_is_added_and_another_one_is_removed(player: Player) -> None
 def _add_volumes(player: Player, manifests: Manifests, servers: str) -> None:
     reported = player.edit(manifests.with_volumes(0, 1, 2))
     assert restarts(reported) == ["storage.volumes: 0 -> 0,1,2"] * BROKERS, reported
-    assert [sorted(one) for one in held(player)] == [["data", "data-1", "data-2"]] * BROKERS
+    assert [sorted(replicas) for replicas in held(player)] == [["data", "data-1", "data-2"]] * BROKERS
     create_topic(servers, "more")
     for found in directories(player).values():
         assert found["data-1"].replicas
@@ -163,7 +168,9 @@ async def _even_directories(servers: str) -> None:
                 had = HadRebalance.of_status(status)
                 observed = await observe_rebalance(client, resource, had, kafka)
                 plan = plan_rebalancing(resource, observed, had, is_deleted=False)
-                status = {name: one for name, one in {**status, **plan.status}.items() if one is not None}
+                status = {
+                    name: value for name, value in {**status, **plan.status}.items() if value is not None
+                }
                 if plan.state == BALANCED:
                     break
                 for change in plan.changes:
@@ -182,5 +189,5 @@ def _remove_a_volume(player: Player, manifests: Manifests) -> None:
     assert re.search(r"moving \d+ replicas? between log directories of broker-0", reported), reported
     for broker in range(BROKERS):
         assert not (player.directory / f"broker-{broker}" / "data-1").exists()
-    assert [sorted(one) for one in held(player)] == [["data", "data-2"]] * BROKERS
+    assert [sorted(replicas) for replicas in held(player)] == [["data", "data-2"]] * BROKERS
     assert cordoned(player) == []

@@ -197,7 +197,7 @@ def allow_alice(played: Played) -> None:
 
 
 def refusal_of(client: AdminClient) -> str | None:
-    """What a client that logs in is told; None if it gets in."""
+    """The error of a client that logs in; None if it gets in."""
 
     async def ask() -> str | None:
         async with client as admin:
@@ -240,7 +240,7 @@ def await_refusal(admin: AdminClient, loop: asyncio.Runner) -> None:
 
 
 def test_clients_log_in_with_tokens_and_acls_hold_for_them(played: Played) -> None:
-    """A manifest is all that stock brokers need to accept an issuer's tokens, and those of nobody else."""
+    """A manifest is all that stock brokers need to accept an issuer's tokens, and no others."""
     secret = CLIENTS["alice"]
     create = f"--create --topic {TOPIC} --partitions 1"
     denied = played.tool("kafka-topics", create, "alice", secret)
@@ -268,11 +268,11 @@ def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None
     player, claims = played.player, {"iss": "https://partner.test", "aud": "partners"}
     changed = Issuer({"ES256": ("ES256", new_key("ES256", "changed"))})
 
-    def answers() -> list[str | None]:
-        tokens = [one.token(**claims) for one in (PARTNER, changed)]
+    def refusals() -> list[str | None]:
+        tokens = [signer.token(**claims) for signer in (PARTNER, changed)]
         return [refusal_of(played.with_token(token, played.partners)) for token in tokens]
 
-    former, later = answers()
+    former, later = refusals()
     assert former is None
     assert later is not None
     before = {process.pid for process in player.processes()}
@@ -280,7 +280,7 @@ def test_keys_in_a_secret_are_followed_without_a_restart(played: Played) -> None
         admin = played.with_token(PARTNER.token(**claims), played.partners)
         loop.run(admin.describe_cluster())
         player.edit(player.manifest.read_text(), *partner_of(player, played.sso, changed))
-        former, later = answers()
+        former, later = refusals()
         assert later is None
         assert former is not None
         await_refusal(admin, loop)
@@ -294,7 +294,7 @@ def test_administrators_log_in_at_controllers_with_tokens(played: Played) -> Non
     issuer = played.sso.issuer
     for controller in played.controllers:
         reported = {
-            way: refusal_of(played.with_token(one, controller)) for way, one in invalid(issuer).items()
+            way: refusal_of(played.with_token(token, controller)) for way, token in invalid(issuer).items()
         }
         assert [way for way, text in reported.items() if INVALID_TOKEN not in str(text)] == [], reported
         assert refusal_of(played.with_token(issuer.token(sub="alice"), controller)) is None

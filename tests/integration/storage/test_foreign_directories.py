@@ -19,7 +19,7 @@ from kit.releases import RELEASES
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError
-from quorate_admin.observing import load_live_image
+from quorate_admin.metadata_log import load_live_image
 from quorate_admin.sync import SyncAdminClient
 from quorate_controller.directories.scram import parse_scram_users
 from quorate_protocol.features import (

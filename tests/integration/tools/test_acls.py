@@ -42,5 +42,7 @@ def test_a_producer_and_consumer_is_allowed_and_removed(
     assert ran.exit_code == 0, ran.output
     assert ran.stdout.startswith("Are you sure you want to delete all ACLs for resource filter")
     removed = json.loads(succeeded(quorate("acls", *at, "--remove", *resources, "--force", "-o", "json")))
-    assert [(one["resourceType"], one["operation"]) for one in removed["removed"]] == [("GROUP", "READ")]
+    assert [(binding["resourceType"], binding["operation"]) for binding in removed["removed"]] == [
+        ("GROUP", "READ")
+    ]
     eventually(lambda: listed() == [[], []], TIMEOUT_S, "no ACL")

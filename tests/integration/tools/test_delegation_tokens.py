@@ -23,11 +23,11 @@ def test_a_token_lives(java_cluster: JavaCluster) -> None:
     assert token["renewers"] == ["User:alice"]
     assert token["maxTimestampMs"] - token["issueTimestampMs"] == HOUR_MS
 
-    def told() -> str:
+    def described() -> str:
         text = quorate(*at, "--describe", "--owner-principal", "User:admin").stdout
         return text if token["tokenId"] in text else ""
 
-    assert token["hmac"] in eventually(told, TIMEOUT_S, "the token in the list")
+    assert token["hmac"] in eventually(described, TIMEOUT_S, "the token in the list")
     login = java_cluster.sasl_properties(token["tokenId"], token["hmac"], "SCRAM-SHA-256", 'tokenauth="true"')
     file = java_cluster.client_config("tools-tokens-user", login)
     list_topics = ("topics", *server, "--command-config", str(file), "--list")
@@ -41,7 +41,7 @@ def test_a_token_lives(java_cluster: JavaCluster) -> None:
     assert "Completed renew operation. New expiry date : 20" in succeeded(quorate(*at, *renew))
     expire = ("--expire", "--hmac", token["hmac"], "--expiry-time-period", "-1")
     assert "Completed expire operation. New expiry date : 20" in succeeded(quorate(*at, *expire))
-    eventually(lambda: not told(), TIMEOUT_S, "the token to be gone")
+    eventually(lambda: not described(), TIMEOUT_S, "the token to be gone")
     eventually(lambda: quorate(*list_topics).returncode == 1, TIMEOUT_S, "a log-in to be refused")
     assert "DELEGATION_TOKEN_NOT_FOUND" in refused(quorate(*at, *renew))
 
@@ -58,7 +58,7 @@ def test_tokens_are_not_for_the_unknown(
 
 
 def test_a_token_lives_at_stock_controllers(java_cluster: JavaCluster) -> None:
-    """No broker is needed for a token (KIP-919), and nobody gets one without authentication."""
+    """No broker is needed for a token (KIP-919), and no client gets one without authentication."""
     admin = java_cluster.client_config("tools-tokens-direct", java_cluster.sasl_properties("admin"))
     controllers = ("--bootstrap-controller", java_cluster.sasl_controllers)
     at = ("delegation-tokens", *controllers, "--command-config", str(admin))

@@ -61,10 +61,10 @@ def register(cluster: Cluster, controller_id: int, port: int = 1) -> None:
     assert cluster.ask(send, controllers=cluster.controllers)
 
 
-def level(told: dict[str, Any], feature: str = "metadata.version") -> tuple[int, int]:
+def level(diagnosis: dict[str, Any], feature: str = "metadata.version") -> tuple[int, int]:
     """The finalized and the reachable level."""
-    one = next(one for one in told["features"] if one["feature"] == feature)
-    return one["finalizedLevel"], one["reachableLevel"]
+    outlook = next(outlook for outlook in diagnosis["features"] if outlook["feature"] == feature)
+    return outlook["finalizedLevel"], outlook["reachableLevel"]
 
 
 def listed(*bootstrap: str) -> list[int]:
@@ -106,7 +106,7 @@ def test_a_doctor_changes_nothing(stock: Cluster) -> None:
     reported = diagnosed("--bootstrap-server", stock.bootstrap_servers)
     assert level(reported) == (METADATA_VERSION_OF_4_0, NEWEST_LEVEL)
     notes = ["single-voter", "metadata-version-behind", "registrations-not-examined"]
-    assert [one["code"] for one in reported["findings"]] == notes
+    assert [note["code"] for note in reported["findings"]] == notes
     assert json.loads(succeeded(quorate(*arguments)))["features"] == before
 
 

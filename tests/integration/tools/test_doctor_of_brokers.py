@@ -43,7 +43,7 @@ def cluster(tmp_path: Path, kafka_jars: Path, java: list[int]) -> Iterator[Clust
 
 
 def test_a_broker_that_runs_without_a_registration_is_found_and_its_way_out_works(cluster: Cluster) -> None:
-    """Nobody hears that all is well while partitions have no leader."""
+    """No tool reports that all is well while partitions have no leader."""
     every = [
         ("--bootstrap-controller", cluster.bootstrap_controllers),
         ("--bootstrap-server", cluster.bootstrap_servers),
@@ -127,9 +127,9 @@ def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Pa
         )
         assert (reported["partitions"], reported["registrationsFromLog"]) == (None, False)
         for code in ("registrations-not-examined", "partitions-not-examined"):
-            one = finding(reported, code)
-            assert "CLUSTER_AUTHORIZATION_FAILED" in one["evidence"]
-            assert "CLUSTER_ACTION" in one["advice"]
+            found = finding(reported, code)
+            assert "CLUSTER_AUTHORIZATION_FAILED" in found["evidence"]
+            assert "CLUSTER_ACTION" in found["advice"]
         printed = quorate("doctor", *at)
         assert printed.returncode == 1
         assert "Nothing is wrong" not in printed.stdout
@@ -137,7 +137,7 @@ def test_what_the_doctor_may_not_see_is_no_health(tmp_path: Path, kafka_jars: Pa
         cluster.close()
 
 
-def test_a_controller_that_could_vote_is_told_apart_from_one_that_is_cut_off(
+def test_a_controller_that_could_vote_differs_from_one_that_is_cut_off(
     tmp_path: Path, kafka_jars: Path, java: list[int]
 ) -> None:
     """An observer gets the command that makes it a voter; a registered controller that runs and does not
@@ -151,20 +151,20 @@ def test_a_controller_that_could_vote_is_told_apart_from_one_that_is_cut_off(
         cluster.await_quorum(founder)
         cluster.observe(other)
         at = ("--bootstrap-controller", cluster.address(founder))
-        reported = eventually(lambda: _told("controller-could-vote", *at), TIMEOUT_S, "the observer")
+        reported = eventually(lambda: _reported("controller-could-vote", *at), TIMEOUT_S, "the observer")
         note = finding(reported, "controller-could-vote")
         assert (note["severity"], note["nodeId"]) == ("note", other)
         assert note["commands"][0].endswith("--command-config controller.properties add-controller")
         _await_health(*at)
         cluster.kill(other)
-        ghost = eventually(lambda: _told("ghost-controller", *at), TIMEOUT_S, "the ghost")
+        ghost = eventually(lambda: _reported("ghost-controller", *at), TIMEOUT_S, "the ghost")
         assert "no such node runs" in finding(ghost, "ghost-controller")["message"]
-        # It lost its disk, and nobody listens at the address that it has for the quorum.
+        # It lost its disk, and no server listens at the address that it has for the quorum.
         shutil.rmtree(cluster.data(other))
         cluster.format(other)
         cluster.configure(other, {"controller.quorum.bootstrap.servers": "127.0.0.1:1"})
         cluster.start(other)
-        cut_off = eventually(lambda: _told("controller-not-following", *at), TIMEOUT_S, "the finding")
+        cut_off = eventually(lambda: _reported("controller-not-following", *at), TIMEOUT_S, "the finding")
         assert codes(cut_off) == [("controller-not-following", other)]
         assert cluster.address(other) in finding(cut_off, "controller-not-following")["evidence"]
     finally:
@@ -185,6 +185,6 @@ def _with_codes(expected: list[tuple[str, int | None]], *bootstrap: str) -> dict
     return reported if sorted(codes(reported), key=str) == sorted(expected, key=str) else None
 
 
-def _told(code: str, *bootstrap: str) -> dict[str, Any] | None:
+def _reported(code: str, *bootstrap: str) -> dict[str, Any] | None:
     reported = diagnosed(*bootstrap)
-    return reported if any(one["code"] == code for one in reported["findings"]) else None
+    return reported if any(found["code"] == code for found in reported["findings"]) else None

@@ -65,4 +65,6 @@ async def test_levels_of_the_newest_release_at_both_controllers(clusters: tuple[
     described = await run_tool(
         "features", "--bootstrap-controller", ours.bootstrap_controllers, "describe", "-o", "json"
     )
-    assert {one["feature"]: one["finalizedVersionLevel"] for one in described.json["features"]} == levels
+    assert {
+        feature["feature"]: feature["finalizedVersionLevel"] for feature in described.json["features"]
+    } == levels

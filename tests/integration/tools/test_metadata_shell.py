@@ -16,7 +16,7 @@ from kit.names import unused
 from kit.releases import NEWEST_LEVEL, SHELL_LEVEL
 from kit.waiting import eventually
 from quorate_admin.config import AdminConfig, addresses_of
-from quorate_admin.observing import MetadataFeed, load_live_image
+from quorate_admin.metadata_log import MetadataFeed, load_live_image
 from quorate_protocol.observer import (
     Committed,
     Event,
@@ -82,7 +82,7 @@ def mixed(
 
 
 def copied(cluster: Cluster, node_id: int, directory: Path) -> Path:
-    """The metadata partition of a node, as it is at one moment; Kafka's shell wants no node to use it."""
+    """The metadata partition of a node, as it is at one moment; Kafka's shell requires that no node uses it."""
     with cluster.frozen():
         return Path(shutil.copytree(cluster.metadata(node_id), directory / str(node_id)))
 
@@ -251,7 +251,7 @@ def values_of(events: list[Event]) -> bytes:
 
 
 def test_a_live_shell_authenticates_and_needs_cluster_action(java_cluster: JavaCluster) -> None:
-    """Secured controllers of stock Kafka can be observed by whoever may, and by nobody else."""
+    """Secured controllers of stock Kafka can be observed by permitted users alone."""
     live = ("metadata-shell", "--bootstrap-controller", java_cluster.sasl_controllers, "--command-config")
     admin = java_cluster.client_config("shell-admin", java_cluster.sasl_properties())
     expected = "".join(f"{node_id}\n" for node_id in java_cluster.brokers)

@@ -35,8 +35,8 @@ def test_a_proposal_is_carried_out(java_cluster: JavaCluster, java_tool: JavaToo
     topics.write_text(json.dumps({"topics": [{"topic": topic}]}))
     generate = ("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1", "-o", "json")
     proposal = json.loads(succeeded(quorate(*at, *generate)))
-    assert [one["replicas"] for one in proposal["current"]["partitions"]] == [[0]]
-    assert [one["replicas"] for one in proposal["proposed"]["partitions"]] == [[1]]
+    assert [partition["replicas"] for partition in proposal["current"]["partitions"]] == [[0]]
+    assert [partition["replicas"] for partition in proposal["proposed"]["partitions"]] == [[1]]
     moves.write_text(json.dumps(proposal["proposed"]))
     file = ("--reassignment-json-file", str(moves))
     started = succeeded(quorate(*at, "--execute", *file, "--throttle", "1000000"))

@@ -55,7 +55,7 @@ def test_many_partitions_come_in_pages(java_cluster: JavaCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--topic", "tools wrong"), "INVALID_TOPIC_EXCEPTION"),
         (("--topic", "tools-wrong", "--replication-factor", "9"), "INVALID_REPLICATION_FACTOR"),
@@ -67,9 +67,9 @@ def test_many_partitions_come_in_pages(java_cluster: JavaCluster) -> None:
         (("--topic", "tools-wrong", "--replica-assignment", "77"), "INVALID_REPLICA_ASSIGNMENT"),
     ],
 )
-def test_what_a_cluster_refuses(java_cluster: JavaCluster, arguments: tuple[str, ...], told: str) -> None:
+def test_what_a_cluster_refuses(java_cluster: JavaCluster, arguments: tuple[str, ...], expected: str) -> None:
     ran = quorate("topics", "--bootstrap-server", java_cluster.bootstrap_servers, "--create", *arguments)
-    assert told in refused(ran)
+    assert expected in refused(ran)
     assert ran.stdout == ""
 
 

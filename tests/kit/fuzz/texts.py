@@ -14,9 +14,10 @@ from quorate.console import CommandError, UsageError
 from quorate.tools.configs.changes import Changes, credential_alterations, parse_add_config, quota_values
 from quorate.tools.leader_election import parse_partitions
 from quorate.tools.metadata_shell.interactive import run_line
+from quorate.tools.metadata_shell.nodes import Node
 from quorate.tools.metadata_shell.shell_builtins import ShellState
 from quorate.tools.metadata_shell.sources import visible
-from quorate.tools.metadata_shell.tree import Node, image_root
+from quorate.tools.metadata_shell.tree import image_root
 from quorate.tools.reassign_partitions.files import parse_reassignment, parse_topics
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import ConfigError

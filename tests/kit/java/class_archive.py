@@ -88,7 +88,7 @@ def _free_port() -> int:
 
 
 def _await_listener(port: int, server: subprocess.Popen[bytes]) -> None:
-    """Wait until it listens; without an archive tests start slower, so that nobody is told if it does not."""
+    """Wait until it listens. If it does not, tests only start slower, so that this is no error."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and server.poll() is None:
         with socket.socket() as probe:

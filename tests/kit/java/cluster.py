@@ -63,7 +63,9 @@ class SecuredLayout(Layout):
         properties = {
             "listeners": listeners,
             "advertised.listeners": listeners,
-            "listener.security.protocol.map": ",".join(f"{name}:{one}" for name, one in protocols.items()),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in protocols.items()
+            ),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:ANONYMOUS;User:admin;User:{SCRAM_USER}",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",

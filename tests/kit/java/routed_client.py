@@ -50,7 +50,7 @@ class RoutedClient:
                 text=True,
                 cwd=directory,
             )
-        self._reader = threading.Thread(target=self._take_lines)
+        self._reader = threading.Thread(target=self._read_lines)
         self._reader.start()
         return self
 
@@ -69,7 +69,7 @@ class RoutedClient:
         self._scratch.cleanup()
 
     def rebootstraps(self, who: str) -> int:
-        """How often the `producer` or the `consumer` was told that it had reached another node or cluster."""
+        """How often the `producer` or the `consumer` logged that it had reached another node or cluster."""
         return sum(
             REBOOTSTRAPPED in line and f"clientId={who}-" in line
             for line in self._errors.read_text(errors="replace").splitlines()
@@ -81,7 +81,7 @@ class RoutedClient:
         counts = f"acknowledged {len(self.acknowledged)}, read {len(self.read)}, exit code {ended}"
         return "\n".join([counts, *self._errors.read_text(errors="replace").splitlines()[-20:]])
 
-    def _take_lines(self) -> None:
+    def _read_lines(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             kind, _, number = line.partition(" ")

@@ -1,5 +1,6 @@
 """Certificates for a test run, made by openssl: an authority, a server on loopback, and a client."""
 
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +29,9 @@ class Certificates:
         """Make them all in a directory. `server_names` are the subject alternative names of the server."""
         directory.mkdir(parents=True)
         for authority in ("ca", "other-ca"):
-            _openssl(
-                *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"),
-                *("-days", DAYS, "-subj", f"/CN={authority}", "-addext", "keyUsage=critical,keyCertSign"),
-                *(
-                    "-keyout",
-                    str(directory / f"{authority}.key"),
-                    "-out",
-                    str(directory / f"{authority}.pem"),
-                ),
+            at = directory / authority
+            _new_certificate(
+                f"-subj /CN={authority} -addext keyUsage=critical,keyCertSign -keyout {at}.key -out {at}.pem"
             )
         signed(directory, "server", server_names)
         signed(directory, CLIENT, "DNS:client")
@@ -63,20 +58,20 @@ def signed(
     `authority` is `ca` or `other-ca`.
     """
     key, certificate = directory / f"{name}.key", directory / f"{name}.crt"
-    signer = str(directory / authority)
-    _openssl(
-        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-days", DAYS),
-        *("-CA", f"{signer}.pem", "-CAkey", f"{signer}.key", "-subj", f"/CN={common_name or name}"),
-        *("-addext", f"subjectAltName={alternative_names}", "-addext", "basicConstraints=critical,CA:FALSE"),
-        *("-keyout", str(key), "-out", str(certificate)),
+    signer = directory / authority
+    _new_certificate(
+        f"-CA {signer}.pem -CAkey {signer}.key -subj {shlex.quote(f'/CN={common_name or name}')} "
+        f"-addext subjectAltName={alternative_names} -addext basicConstraints=critical,CA:FALSE "
+        f"-keyout {key} -out {certificate}"
     )
     both = directory / f"{name}.pem"
     both.write_text(key.read_text() + certificate.read_text())
     return both
 
 
-def _openssl(*arguments: str) -> None:
+def _new_certificate(options: str) -> None:
+    command = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days {DAYS} {options}"
     ran = subprocess.run(
-        ["openssl", *arguments], capture_output=True, text=True, timeout=OPENSSL_TIMEOUT_S, check=False
+        shlex.split(command), capture_output=True, text=True, timeout=OPENSSL_TIMEOUT_S, check=False
     )
     assert ran.returncode == 0, ran.stderr

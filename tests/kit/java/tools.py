@@ -24,7 +24,7 @@ JVM = (
     *("-Dfile.encoding=UTF-8", "-Djava.awt.headless=true"),
 )
 TIMEOUT_S = 60
-# The server gives up first, and tells where the tool hangs.
+# The server gives up first, and prints where the tool hangs.
 GRACE_S = 15
 STOP_TIMEOUT_S = 10
 

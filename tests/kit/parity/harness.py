@@ -53,7 +53,7 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One of our commands and the class of Kafka's tool."""
+    """A command of ours and the class of Kafka's tool."""
 
     command: str
     main_class: str
@@ -356,7 +356,7 @@ class Comparison:
         for step in self._case.steps:
 
             def read(step: Step = step) -> None:
-                # A broker may not have heard of what was created a moment ago.
+                # A broker may lag behind what was created a moment ago.
                 ran = self._ours(["-o", "json", *self._arguments(step, OURS)])
                 assert ran.exit_code == 0, ran.stderr
                 printed.append(ran.stdout)

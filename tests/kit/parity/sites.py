@@ -40,11 +40,11 @@ def site(
 ) -> Site:
     """The cluster that a parameter set asks for; it is started when it is first needed."""
     if (cluster, at) not in sites:
-        sites[cluster, at] = _look(request, files, cluster, at)
+        sites[cluster, at] = _new_site(request, files, cluster, at)
     return sites[cluster, at]
 
 
-def _look(request: pytest.FixtureRequest, files: dict[str, str], cluster: str, at: str) -> Site:
+def _new_site(request: pytest.FixtureRequest, files: dict[str, str], cluster: str, at: str) -> Site:
     running: Cluster = request.getfixturevalue(_FIXTURES[cluster])
     tools: JavaTools = request.getfixturevalue("java_tool")
     directory: Path = request.getfixturevalue("tmp_path_factory").mktemp(f"parity-{cluster}")

@@ -34,7 +34,7 @@ WIDTH = 200
 def ask_all(cluster: Cluster, controllers: Sequence[int]) -> tuple[tuple[Said, ...], float]:
     """What every tool says through these controllers, and what play and operator say; all at the same time.
 
-    Also returns how many seconds a tool takes beside them that asks nobody.
+    Also returns how many seconds a tool takes beside them that sends no request.
     """
     bootstrap = ",".join(cluster.address(controller) for controller in controllers)
     with ThreadPoolExecutor(len(TOOLS) + 2) as pool:
@@ -91,7 +91,9 @@ def _views(cluster: Cluster) -> tuple[Said, Said]:
     view = played_view(layout, observed, plan(layout.desired, observed, int(time.time() * 1000)))
     shown = Console(file=io.StringIO(), width=WIDTH)
     show_status(shown, status_of(layout, view, {}, ready=view.is_ready, addresses=observed.publications))
-    conditions = {one["type"]: one for one in controller_status(view, generation=1)["conditions"]}
+    conditions = {
+        condition["type"]: condition for condition in controller_status(view, generation=1)["conditions"]
+    }
     quorum = conditions["QuorumHealthy"]
     seconds = time.monotonic() - started_s
     assert isinstance(shown.file, io.StringIO)

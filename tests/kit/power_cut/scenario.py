@@ -88,8 +88,10 @@ def cut(cluster: Cluster, *, quorum: str, implementation: str, order: str) -> It
             is_java=implementation == "java",
         )
         limit_s = LIMIT_S + 2 * max(0, startup_s - STARTUP_S)
-        found = [f"{one.tool}: {problem}" for one in said for problem in problems(one, truth, limit_s)]
-        if truth.can_lead and any(one.denies_leader for one in said):
+        found = [
+            f"{report.tool}: {problem}" for report in said for problem in problems(report, truth, limit_s)
+        ]
+        if truth.can_lead and any(report.denies_leader for report in said):
             found += _once_elected(cluster, running, epoch, asked)
         yield Row(quorum, implementation, order, back, truth, said, tuple(found))
 
@@ -97,7 +99,7 @@ def cut(cluster: Cluster, *, quorum: str, implementation: str, order: str) -> It
 def _once_elected(cluster: Cluster, running: list[int], epoch: int, asked: list[int]) -> list[str]:
     """Problems after the election that was under way: the quorum is described."""
     leader_id = eventually(lambda: _elected(cluster, running, epoch), START_TIMEOUT_S, "a leader")
-    said = ask(TOOLS[1], ",".join(cluster.address(one) for one in asked))
+    said = ask(TOOLS[1], ",".join(cluster.address(node_id) for node_id in asked))
     return [] if said.leader_id == leader_id else [f"{said.tool}, later: {said.text}"]
 
 

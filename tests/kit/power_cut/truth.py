@@ -13,7 +13,7 @@ _ABSENT = re.compile(r"voters? (?P<ids>\d+(?:, \d+)*) do(?:es)? not answer")
 _SILENT = re.compile(r"Voter (\d+) does not follow the log")
 _NOT_RUNNING = re.compile(r"not running: (?P<ids>\d+(?:, \d+)*)")
 _BEHIND = re.compile(r"not caught up: (?P<ids>\d+(?:, \d+)*)")
-_NOBODY = re.compile(r"nobody answers at (?P<addresses>[0-9.]+:\d+(?:, [0-9.]+:\d+)*)")
+_NOBODY = re.compile(r"no server answers at (?P<addresses>[0-9.]+:\d+(?:, [0-9.]+:\d+)*)")
 _LEADER = re.compile(r"(?:LeaderId:\s+|: leader |led by )(\d+)|voters, (\d+) leads")
 _NO_LEADER = re.compile(r"no leader|without a leader")
 _TOPICS_OF_BROKERS = re.compile(r"no controller .* serves DescribeTopicPartitions.*--bootstrap-server")
@@ -30,7 +30,7 @@ class Truth:
     """A quorum while something is asked: the addresses of all voters by id, and those that run.
 
     `leader_id` is the leader that a majority of those that run had on disk before anything was asked, and still has
-    afterwards; None if there was none before.
+    afterwards; or None.
     """
 
     voters: Mapping[int, str]
@@ -72,7 +72,7 @@ class Said:
 
     def named_dead(self, voters: Mapping[int, str]) -> frozenset[int]:
         """The voters that it says are missing, by id or by address."""
-        ids = {int(one) for one in _SILENT.findall(self.text)}
+        ids = {int(number) for number in _SILENT.findall(self.text)}
         ids |= _ids(_ABSENT, self.text) | _ids(_NOT_RUNNING, self.text)
         addresses = {part for found in _NOBODY.finditer(self.text) for part in found["addresses"].split(", ")}
         return frozenset(ids | {node_id for node_id, address in voters.items() if address in addresses})
@@ -152,7 +152,7 @@ def _shows(text: str) -> Callable[[Said, Truth], Iterator[str]]:
 
 
 def _lists_topics(said: Said, truth: Truth) -> Iterator[str]:
-    """There are none. Controllers of Kafka do not list them."""
+    """An empty list. Controllers of Kafka do not list them."""
     if said.exit_code != 0 and not (truth.is_java and _TOPICS_OF_BROKERS.search(said.text)):
         yield f"exit code {said.exit_code}"
 

@@ -1,4 +1,4 @@
-"""`python -m kit.soak --minutes N [--seed S]`: faults for so long, then the verdict. Exit code 1 for violations.
+"""`python -m kit.soak --minutes N [--seed S]`: faults for N minutes, then the verdict. Exit code 1 for violations.
 
 `--judge test-reports/soak/S/history.jsonl` judges a history that was kept again.
 """
@@ -91,7 +91,7 @@ def main() -> int:
     again = replay_command(seed, options.minutes, options.mistake)
     _say(f"{again}; the history goes to {REPORTS / str(seed)}")
     try:
-        outcome = soak(seed, options.minutes, jars, _say, mistake=options.mistake)
+        result = soak(seed, options.minutes, jars, _say, mistake=options.mistake)
     except Exception:
         _say(f"the soak could not be carried to its end:\n{traceback.format_exc()}\nrun it again: {again}")
         _leave(1)
@@ -99,11 +99,11 @@ def main() -> int:
         _leave(128 + signal.SIGINT)
     except SystemExit as ended:
         _leave(int(str(ended.code)))
-    (outcome.kept / "summary.md").write_text(markdown(outcome.events, outcome.violations) + "\n")
-    sys.stdout.write(text(outcome.events, outcome.violations) + "\n")
-    if outcome.violations:
-        _say(f"failed; history and logs are in {outcome.kept}; run it again: {again}")
-    return 1 if outcome.violations else 0
+    (result.kept / "summary.md").write_text(markdown(result.events, result.violations) + "\n")
+    sys.stdout.write(text(result.events, result.violations) + "\n")
+    if result.violations:
+        _say(f"failed; history and logs are in {result.kept}; run it again: {again}")
+    return 1 if result.violations else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from kit.cluster import unfenced
 from kit.metadata import end_offset
 from kit.soak.history import Recorder, What
 from kit.soak.nodes import SoakCluster
-from kit.soak.observing import Observer
+from kit.soak.observer import Observer
 from kit.soak.schedule import Fault, Kind
 from kit.soak.trouble import Trouble
 from kit.waiting import eventually
@@ -79,18 +79,18 @@ class Breaker:
         """Break the nodes, repair them, and wait until they are well; then other faults may hit them."""
         options = {"lasts_s": fault.lasts_s, **fault.options}
         self._recorder.note(What.FAULT, number=fault.number, kind=fault.kind, nodes=nodes, **options)
-        outcome: str | None = None
+        result: str | None = None
         try:
             try:
-                outcome = self._acts[fault.kind](fault, nodes)
+                result = self._acts[fault.kind](fault, nodes)
             finally:
                 self._mend(nodes)
             self._await_well(nodes)
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
             self._broken("not well again", f"{fault.kind} of {nodes}: {error!r}"[:LOG_SHOWN])
         finally:
-            self._trouble.give_back(fault, nodes)
-            self._recorder.note(What.FAULT_ENDED, number=fault.number, kind=fault.kind, outcome=outcome)
+            self._trouble.release(fault, nodes)
+            self._recorder.note(What.FAULT_ENDED, number=fault.number, kind=fault.kind, outcome=result)
 
     # Processes
 
@@ -115,7 +115,7 @@ class Breaker:
     def _roll(self, fault: Fault, _: tuple[int, ...]) -> str:
         restarted = []
         for node_id in fault.order:
-            with self._trouble.one(node_id, ROLL_PATIENCE_S) as is_held:
+            with self._trouble.acquire_controller(node_id, ROLL_PATIENCE_S) as is_held:
                 if not is_held:
                     continue
                 self._leave(node_id)
@@ -155,7 +155,7 @@ class Breaker:
 
     def _cut_link(self, fault: Fault, nodes: tuple[int, ...]) -> None:
         (node_id,) = nodes
-        peer = next(one for one in fault.order if one != node_id)
+        peer = next(node for node in fault.order if node != node_id)
         self._cluster.network.cut(node_id, [peer], hears=False, is_heard=True)
         time.sleep(fault.lasts_s)
 
@@ -210,19 +210,19 @@ class Breaker:
         self._cluster.stop_injecting(node_id)
         return self._start_if_ended(node_id, "Input/output error", reported_before)
 
-    def _start_if_ended(self, node_id: int, reason: str, told_before: int) -> str:
+    def _start_if_ended(self, node_id: int, reason: str, reported_before: int) -> str:
         """Wait until a node whose disk failed follows again, or has ended with its message and was started again."""
 
-        def look() -> bool:
+        def has_ended_or_follows() -> bool:
             if not self._cluster.runs(node_id):
                 return True
-            is_ending = _FAILED.search(self._cluster.log_of(node_id)[told_before:])
+            is_ending = _FAILED.search(self._cluster.log_of(node_id)[reported_before:])
             return not is_ending and node_id in self._observer.caught_up()
 
-        eventually(look, RECOVERY_TIMEOUT_S, f"{node_id} to end or to follow")
+        eventually(has_ended_or_follows, RECOVERY_TIMEOUT_S, f"{node_id} to end or to follow")
         if self._cluster.runs(node_id):
             return "went on"
-        if reason not in self._cluster.log_of(node_id)[told_before:]:
+        if reason not in self._cluster.log_of(node_id)[reported_before:]:
             self._broken(
                 "ended without its message", f"{node_id}, not {reason!r}: {self._last_lines(node_id)}"
             )
@@ -245,7 +245,7 @@ class Breaker:
         end = end_offset(self._cluster.metadata(node_id))
         others = set(self._cluster.controllers) - {node_id}
 
-        def look() -> bool:
+        def have_all() -> bool:
             quorum = self._observer.quorum()
             return (
                 quorum is not None
@@ -255,7 +255,7 @@ class Breaker:
             )
 
         try:
-            return eventually(look, OTHERS_TIMEOUT_S, "the others to catch up")
+            return eventually(have_all, OTHERS_TIMEOUT_S, "the others to catch up")
         except AssertionError:
             self._cluster.start(node_id)
             return False
@@ -279,10 +279,10 @@ class Breaker:
         _flip(file, place, bit)
         self._cluster.start(node_id)
 
-        def look() -> bool:
+        def has_ended_or_caught_up() -> bool:
             return not self._cluster.runs(node_id) or node_id in self._observer.caught_up()
 
-        eventually(look, RECOVERY_TIMEOUT_S, f"{node_id} to refuse or to recover")
+        eventually(has_ended_or_caught_up, RECOVERY_TIMEOUT_S, f"{node_id} to refuse or to recover")
         if self._cluster.runs(node_id):
             if file.suffix == CHECKPOINT and file.exists():
                 _flip(file, place, bit)  # an older one, which it does not need; at the end all are compared
@@ -295,7 +295,7 @@ class Breaker:
     def _choose_bit(self, node_id: int, options: Mapping[str, float]) -> tuple[Path, int, int]:
         partition = self._cluster.metadata(node_id)
         files = sorted(path for path in partition.iterdir() if path.suffix in {".log", CHECKPOINT})
-        files = [one for one in files if one.stat().st_size]
+        files = [path for path in files if path.stat().st_size]
         file = files[int(options["file"] * len(files))]
         return file, int(options["place"] * file.stat().st_size), int(options["bit"])
 
@@ -353,7 +353,7 @@ class Breaker:
     def _await_well(self, nodes: Iterable[int]) -> None:
         """Wait until nodes run and follow; one that ended by itself is a violation, and is started again."""
         for node_id in nodes:
-            self.look_after(node_id)
+            self.check_ended(node_id)
         brokers = [node for node in nodes if node in self._cluster.brokers]
         for broker in brokers:
             eventually(
@@ -365,7 +365,7 @@ class Breaker:
         seen = self._cluster.describe_brokers(broker)
         return seen is not None and broker in unfenced(seen)
 
-    def look_after(self, node_id: int) -> None:
+    def check_ended(self, node_id: int) -> None:
         """Start a node that ended though no fault hit it, and report that. After some times it is left alone."""
         if self._cluster.runs(node_id) or self._ended[node_id] > ENDS_MAX:
             return
@@ -380,7 +380,7 @@ class Breaker:
             lambda: self._observer.caught_up() >= wanted,
             RECOVERY_TIMEOUT_S,
             f"{sorted(wanted)} to catch up",
-            lambda: f"{self._observer.quorum()}; {[self._last_lines(one) for one in wanted]}",
+            lambda: f"{self._observer.quorum()}; {[self._last_lines(node) for node in wanted]}",
         )
 
     def _broken(self, rule: str, text: str) -> None:

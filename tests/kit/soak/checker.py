@@ -2,9 +2,9 @@
 
 Linearizable are, by the protocol, operations whose success proves a commit: CreateTopics and DeleteTopics of one
 name, which succeed in one state of the name only, and changes of configs. A read only counts if the controller that
-answered it committed a write before and another one after it in the same epoch: it was active, and nobody else had
+answered it committed a write before and another one after it in the same epoch: it was active, and no other had
 led meanwhile. A leader that is not active yet answers from what it knew as a follower. A refusal proves nothing: a
-deposed leader that has not heard of its successor may refuse, and a broker may have tried before.
+deposed leader that does not know its successor may refuse, and a broker may have tried before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -73,8 +73,8 @@ def one_leader(events: Iterable[Event]) -> Iterator[Violation]:
 def nothing_back(events: Iterable[Event]) -> Iterator[Violation]:
     """A node's epoch and, while its process lives, its high watermark never go back; nor do those of leaders.
 
-    A disk that was lost takes the epoch along: `disk` tells disks of one node apart, `process` processes. The page of
-    a new leader has the high watermark that it knew as a follower; DescribeQuorum has none until it has committed.
+    A disk that was lost takes the epoch along: `disk` numbers the disks of a node, `process` its processes. The page
+    of a new leader has the high watermark that it knew as a follower; DescribeQuorum has none until it has committed.
     """
     epochs: dict[tuple[int, int], int] = {}
     watermarks: dict[tuple[int, int], int] = {}
@@ -89,7 +89,7 @@ def nothing_back(events: Iterable[Event]) -> Iterator[Violation]:
             watermarks, (node, facts["process"]), watermark, "high watermark went back", event
         )
         if facts["source"] == QUORUM:
-            before = max((seen for one, seen in of_leaders.items() if one < epoch), default=-1)
+            before = max((seen for earlier, seen in of_leaders.items() if earlier < epoch), default=-1)
             if watermark < before:
                 yield Violation(
                     "high watermark went back",
@@ -111,7 +111,7 @@ def lost_records(events: Sequence[Event]) -> Iterator[Violation]:
     """Each record that was acknowledged to a producer is there, in the order in which it was sent.
 
     That it is there once is up to the client: after a change of leaders librdkafka may begin a new epoch of its
-    producer id, and send again what it had no answer for. The summary counts those.
+    producer id, and send again what was not acknowledged. The summary counts those.
     """
     consumed = {event.facts["partition"]: event for event in of(events, What.CONSUMED)}
     for event in of(events, What.PRODUCED):
@@ -126,13 +126,13 @@ def lost_records(events: Sequence[Event]) -> Iterator[Violation]:
             yield Violation(
                 "records lost", f"partition {partition}: {len(lost)}, the first {lost[:SHOWN_MAX]}"
             )
-        kept = [one for one in found if one in acknowledged]
+        kept = [record for record in found if record in acknowledged]
         if kept != sorted(kept):
             yield Violation("records out of order", f"partition {partition}")
 
 
 def linearizable(events: Sequence[Event]) -> Iterator[Violation]:
-    """Some order explains each answer about topics and configs, the last of which is what is there at the end."""
+    """Some order explains all responses about topics and configs, the last of which is what is there at the end."""
     models: Mapping[str, Model[Any]] = {TOPIC: TopicModel(), CONFIG: ValueModel()}
     for kind, model in models.items():
         operations = [
@@ -149,7 +149,7 @@ def linearizable(events: Sequence[Event]) -> Iterator[Violation]:
 
 
 def operation_of(event: Event) -> Operation:
-    """The operation that an event tells of. Only success is an answer that proves something."""
+    """The operation of an event. Only success proves something."""
     facts = event.facts
     succeeded = facts["result"] == "ok"
     return Operation(

@@ -60,7 +60,7 @@ class Recorder:
         self._started_s = time.monotonic()
 
     def now_s(self) -> float:
-        """Seconds since the start, by a clock that nobody sets."""
+        """Seconds since the start, by a clock that is never set."""
         return time.monotonic() - self._started_s
 
     def note(self, what: What, **facts: Any) -> None:

@@ -13,7 +13,7 @@ from kit.linearizability import CREATE, DELETE, READ, SET
 from kit.soak.checker import CONFIG, TOPIC
 from kit.soak.history import Recorder, What, ranges
 from kit.soak.nodes import SoakCluster
-from kit.soak.observing import Observer
+from kit.soak.observer import Observer
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
@@ -30,7 +30,7 @@ CONFIG_NAMES = (
     *("max.compaction.lag.ms", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"),
 )
 SETS_PER_NAME = 80
-"""After so many changes clients go on to the next name; the search for an order should stay short."""
+"""Changes of a name before clients use the next one; the search for an order should stay short."""
 CLIENTS = 3
 ACT_EVERY_S = (0.3, 1.0)
 REQUEST_TIMEOUT_MS = 8_000
@@ -67,7 +67,7 @@ class PartitionProducer(Worker):
         )
 
     def _work(self) -> None:
-        if self._is_fatal:  # a producer that failed for good has to be replaced; numbers go on
+        if self._is_fatal:  # a producer that failed for good has to be replaced; numbers continue
             self._producer.close()
             self._is_fatal = False
             self._producer = self._new_producer()
@@ -272,7 +272,7 @@ class Administrators:
         except AdminError as error:
             self._note(asked, result_of(error), invoked_s, self._recorder.now_s())
             return
-        terms = {(one.leader_id, one.leader_epoch) for one in (before, after)}
+        terms = {(quorum.leader_id, quorum.leader_epoch) for quorum in (before, after)}
         is_proved = terms == {(leader, before.leader_epoch)}
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG
         value = next((entry.value for entry in entries if entry.name == name and entry.source is own), None)

@@ -122,7 +122,7 @@ class Network:
         """Remove all faults of a node's network."""
         for chain in ("INPUT", "OUTPUT"):
             self._iptables(node_id, "-F", chain)
-        with suppress(AssertionError):  # there is none to remove
+        with suppress(AssertionError):  # nothing to remove
             self._tc(node_id, "delete")
 
     @staticmethod
@@ -192,8 +192,3 @@ class SmallDisk:
     def free(self) -> None:
         """Give back what was filled."""
         self._filler.unlink(missing_ok=True)
-
-    def used_share(self) -> float:
-        """How full it is, from 0 to 1."""
-        status = os.statvfs(self.path)
-        return 1 - status.f_bavail / status.f_blocks

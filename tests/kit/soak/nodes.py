@@ -124,7 +124,7 @@ class SoakCluster(Membership):
         identities = settled.layout.identity.nodes
         scratch = directory.with_name("scratch")
         scratch.mkdir()
-        with Network({one: next(iter(node.ports.values())) for one, node in identities.items()}) as network:
+        with Network({name: next(iter(node.ports.values())) for name, node in identities.items()}) as network:
             plain = settled.layout
             layout = NamespacedLayout(
                 directory=plain.directory,
@@ -224,7 +224,7 @@ class SoakCluster(Membership):
             process.wait(timeout_s)
 
     def client_of(self, node_id: int, timeout_ms: int) -> AdminClient:
-        """A client that asks one controller, once, and nobody else."""
+        """A client that asks a single controller, once."""
         return AdminClient(
             bootstrap_controllers=[self.address(node_id)],
             follow_advertised=False,

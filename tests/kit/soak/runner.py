@@ -19,7 +19,7 @@ from kit.soak.checker import CONFIG, TOPIC, Violation, check
 from kit.soak.history import Event, Recorder, What, ranges
 from kit.soak.load import PARTITIONS, RECORDS, Administrators, PartitionProducer, make_topics
 from kit.soak.nodes import LIBFAKETIME, SoakCluster
-from kit.soak.observing import Observer
+from kit.soak.observer import Observer
 from kit.soak.schedule import Fault, Kind, draw
 from kit.soak.trouble import Trouble
 from quorate_protocol.image.state import ImageState
@@ -27,9 +27,9 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text
 
 FAULTS_AT_ONCE_MAX = 8
-LOOK_EVERY_S = 0.25
+POLL_EVERY_S = 0.25
 IDLE_S = 10.0
-"""How long the processors of nodes that nobody uses are measured."""
+"""The time for which the processors of idle nodes are measured."""
 SETTLE_S = 5.0
 """What was answered to clients that ended is forgotten by then: idle nodes are to be measured."""
 PROGRESS_EVERY_S = 60.0
@@ -40,7 +40,7 @@ _COMPLAINT = re.compile(r"Traceback \(most recent call last\)|decision_failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SoakResult:
     """What a soak found, and where its history is kept."""
 
     events: Sequence[Event]
@@ -48,7 +48,9 @@ class Outcome:
     kept: Path
 
 
-def soak(seed: int, minutes: float, jars: Path, say: Callable[[str], None], *, mistake: str = "") -> Outcome:
+def soak(
+    seed: int, minutes: float, jars: Path, say: Callable[[str], None], *, mistake: str = ""
+) -> SoakResult:
     """Run a soak, or one whose Python controllers make a mistake. Needs root, `ip`, `iptables`, `tc` and `strace`.
 
     Nothing of it is left behind but its history.
@@ -62,14 +64,14 @@ def soak(seed: int, minutes: float, jars: Path, say: Callable[[str], None], *, m
             try:
                 _Soak(cluster, recorder, say).run(seed, minutes)
             finally:
-                _keep_logs(cluster, kept)
+                _copy_logs(cluster, kept)
     finally:
         recorder.close()
         shutil.rmtree(scratch, ignore_errors=True)
     violations = check(recorder.events)
     if not violations:
         shutil.rmtree(kept / "logs", ignore_errors=True)
-    return Outcome(recorder.events, violations, kept)
+    return SoakResult(recorder.events, violations, kept)
 
 
 def missing_parts() -> list[str]:
@@ -87,7 +89,7 @@ class _Soak:
 
     def run(self, seed: int, minutes: float) -> None:
         cluster = self._cluster
-        self._tell_what_there_is()
+        self._report_environment()
         cluster.start_founders()
         make_topics(cluster)
         self._recorder.note(
@@ -121,7 +123,7 @@ class _Soak:
             self._read_logs()
             cluster.close()
 
-    def _tell_what_there_is(self) -> None:
+    def _report_environment(self) -> None:
         self._say(f"the nodes are in the namespaces {self._cluster.network.tag}-1 and so on")
         if not self._cluster.network.has_netem:
             self._say("the kernel has no sch_netem: slow links (sch_tbf) take the place of delays")
@@ -134,33 +136,33 @@ class _Soak:
         self, seed: int, duration_s: float, breaker: Breaker, trouble: Trouble, pool: ThreadPoolExecutor
     ) -> None:
         begun_s = self._recorder.now_s()
-        told_s = begun_s
+        reported_s = begun_s
         for fault in draw(seed, duration_s, self._cluster.controllers, self._cluster.brokers):
             while (now_s := self._recorder.now_s()) < begun_s + fault.due_s:
-                self._look_after(breaker, trouble)
-                time.sleep(LOOK_EVERY_S)
+                self._check_ended(breaker, trouble)
+                time.sleep(POLL_EVERY_S)
             if now_s > begun_s + duration_s:
                 break
-            if now_s > told_s + PROGRESS_EVERY_S:
-                told_s = now_s
-                self._tell_progress(fault)
+            if now_s > reported_s + PROGRESS_EVERY_S:
+                reported_s = now_s
+                self._report_progress(fault)
             can_be = fault.kind is not Kind.CLOCK or LIBFAKETIME is not None
-            nodes = trouble.take(fault) if can_be else "libfaketime is missing"
+            nodes = trouble.acquire(fault) if can_be else "libfaketime is missing"
             if isinstance(nodes, str):
                 self._recorder.note(What.REFUSED, number=fault.number, kind=fault.kind, reason=nodes)
                 continue
             self._begun.append(pool.submit(breaker.carry_out, fault, nodes))
 
-    def _look_after(self, breaker: Breaker, trouble: Trouble) -> None:
-        """Notice nodes that ended though no fault holds them."""
+    def _check_ended(self, breaker: Breaker, trouble: Trouble) -> None:
+        """Report nodes that ended though no fault holds them."""
         nodes = (*self._cluster.controllers, *self._cluster.brokers)
         ended = [node for node in nodes if not self._cluster.runs(node)]
         for node_id in ended:
             # Asked last: a fault gives a node back when it runs.
             if node_id not in trouble.held():
-                breaker.look_after(node_id)
+                breaker.check_ended(node_id)
 
-    def _tell_progress(self, fault: Fault) -> None:
+    def _report_progress(self, fault: Fault) -> None:
         broken = sum(event.what is What.BROKEN for event in self._recorder.events)
         self._say(f"{fault.due_s / 60:.0f} minutes, {fault.number} faults drawn, {broken} violations so far")
 
@@ -172,7 +174,7 @@ class _Soak:
         if late:
             self._recorder.note(What.BROKEN, rule="a fault does not end", text=f"{len(late)} of them")
         for node_id in (*self._cluster.controllers, *self._cluster.brokers):
-            breaker.look_after(node_id)
+            breaker.check_ended(node_id)
         try:
             self._cluster.await_quorum(*self._cluster.controllers)
             self._cluster.await_unfenced(*self._cluster.brokers)
@@ -188,14 +190,14 @@ class _Soak:
             for python_controller in self._cluster.python_controllers
             if self._cluster.runs(python_controller)
         ]
-        processes = {one: psutil.Process(self._cluster.pid(one)) for one in running}
-        before = {one: sum(process.cpu_times()[:2]) for one, process in processes.items()}
+        processes = {node_id: psutil.Process(self._cluster.pid(node_id)) for node_id in running}
+        before = {node_id: sum(process.cpu_times()[:2]) for node_id, process in processes.items()}
         time.sleep(IDLE_S)
-        for one, process in processes.items():
-            share = (sum(process.cpu_times()[:2]) - before[one]) / IDLE_S
+        for node_id, process in processes.items():
+            share = (sum(process.cpu_times()[:2]) - before[node_id]) / IDLE_S
             memory_mb = process.memory_info().rss / 2**20
             self._recorder.note(
-                What.RESOURCES, node=one, cpu_share=round(share, 3), memory_mb=round(memory_mb, 1)
+                What.RESOURCES, node=node_id, cpu_share=round(share, 3), memory_mb=round(memory_mb, 1)
             )
 
     def _consume(self) -> None:
@@ -243,7 +245,7 @@ def _configs(image: ImageState) -> dict[str, str]:
     }
 
 
-def _keep_logs(cluster: SoakCluster, kept: Path) -> None:
+def _copy_logs(cluster: SoakCluster, kept: Path) -> None:
     logs = kept / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     for node_id in (*cluster.controllers, *cluster.brokers):

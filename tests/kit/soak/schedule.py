@@ -200,9 +200,9 @@ def choose(fault: Fault, state: State) -> tuple[int, ...] | str:
         return reason
     order = fault.order
     if fault.prefers_leader and state.leader in order:
-        order = (state.leader, *(one for one in order if one != state.leader))
+        order = (state.leader, *(node for node in order if node != state.leader))
     able = state.python if rule.hits is Hits.PYTHON else frozenset(state.controllers)
-    chosen = [one for one in order if one in able and one not in troubled][: rule.victims]
+    chosen = [node for node in order if node in able and node not in troubled][: rule.victims]
     return tuple(chosen) if len(chosen) == rule.victims else "no node is left that it could hit"
 
 

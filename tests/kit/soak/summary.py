@@ -16,7 +16,7 @@ def replay_command(seed: int, minutes: float, mistake: str = "") -> str:
 
 
 def rows(events: Sequence[Event], violations: Sequence[Violation]) -> list[Row]:
-    """What there is to tell, as names and values."""
+    """The rows of the summary, as names and values."""
     (run,) = of(events, What.RUN)
     faults = Counter(event.facts["kind"] for event in of(events, What.FAULT))
     operations = list(of(events, What.OPERATION))
@@ -25,7 +25,7 @@ def rows(events: Sequence[Event], violations: Sequence[Violation]) -> list[Row]:
         ("seed", str(run.facts["seed"])),
         ("faults for", f"{run.facts['minutes']:g} minutes"),
         ("faults", str(faults.total())),
-        *((f"- {kind}", _with_outcomes(events, kind, count)) for kind, count in sorted(faults.items())),
+        *((f"- {kind}", _with_results(events, kind, count)) for kind, count in sorted(faults.items())),
         ("at the same time", _overlap(events)),
         ("faults left out", _counted(event.facts["reason"] for event in of(events, What.REFUSED))),
     ]
@@ -79,7 +79,7 @@ def elections(events: Iterable[Event]) -> int:
 
 
 def longest_without_leader_s(events: Iterable[Event]) -> float:
-    """The longest time between two looks at a leader of the latest epoch; looks are half a second apart."""
+    """The longest time between two polls of a leader of the latest epoch; polls are half a second apart."""
     times: list[float] = []
     epoch = -1
     for event in of(events, What.STATUS, What.CALM):
@@ -128,13 +128,13 @@ def _counted(words: Iterable[str]) -> str:
     return ", ".join(f"{word} {count}" for word, count in counts) or "none"
 
 
-def _with_outcomes(events: Iterable[Event], kind: str, count: int) -> str:
-    outcomes = [
+def _with_results(events: Iterable[Event], kind: str, count: int) -> str:
+    results = [
         event.facts["outcome"]
         for event in of(events, What.FAULT_ENDED)
         if event.facts["kind"] == kind and event.facts["outcome"]
     ]
-    return f"{count} ({_counted(outcomes)})" if outcomes else str(count)
+    return f"{count} ({_counted(results)})" if results else str(count)
 
 
 def _range(events: Iterable[Event], fact: str, form: str) -> str:

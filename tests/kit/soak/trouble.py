@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kit.soak.nodes import SoakCluster
-from kit.soak.observing import Observer
+from kit.soak.observer import Observer
 from kit.soak.schedule import RULES, Fault, State, choose, patience_s, trouble_max
 
-LOOK_EVERY_S = 0.25
+POLL_EVERY_S = 0.25
 
 
 class Trouble:
@@ -28,8 +28,8 @@ class Trouble:
         with self._lock:
             return frozenset(self._held)
 
-    def take(self, fault: Fault) -> tuple[int, ...] | str:
-        """Hold the nodes that a fault may hit, as soon as there are any; or why there were none for so long."""
+    def acquire(self, fault: Fault) -> tuple[int, ...] | str:
+        """Hold the nodes that a fault may hit, as soon as there are any; the reason after its patience."""
         deadline = time.monotonic() + patience_s(fault.kind)
         while True:
             with self._lock:
@@ -42,9 +42,9 @@ class Trouble:
                     return chosen
             if time.monotonic() >= deadline:
                 return chosen
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_EVERY_S)
 
-    def give_back(self, fault: Fault, nodes: tuple[int, ...]) -> None:
+    def release(self, fault: Fault, nodes: tuple[int, ...]) -> None:
         """A fault is over, and its nodes are well."""
         with self._lock:
             self._held.difference_update(nodes)
@@ -53,7 +53,7 @@ class Trouble:
                 self._is_alone = False
 
     @contextmanager
-    def one(self, node_id: int, timeout_s: float) -> Iterator[bool]:
+    def acquire_controller(self, node_id: int, timeout_s: float) -> Iterator[bool]:
         """Hold one controller while the context lasts, if that is possible before the time is over; whether it is."""
         deadline = time.monotonic() + timeout_s
         is_held = False
@@ -65,7 +65,7 @@ class Trouble:
                 if is_held:
                     self._held.add(node_id)
             if not is_held:
-                time.sleep(LOOK_EVERY_S)
+                time.sleep(POLL_EVERY_S)
         try:
             yield is_held
         finally:

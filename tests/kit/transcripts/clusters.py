@@ -23,7 +23,7 @@ _WAIT_S: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two clusters."""
+    """A cluster of a comparison."""
 
     name: str
     """`stock` or `ours`."""
@@ -57,7 +57,9 @@ class Side:
         lines += [f"configs {key}: {sorted(values.items())}" for key, values in image.configs.items()]
         lines += [f"quotas {key}: {sorted(values.items())}" for key, values in image.client_quotas.items()]
         lines += [f"acl {acl}" for acl in image.acls.values()]
-        lines += [f"user {name}: {kind} {one.iterations}" for (kind, name), one in image.scram.items()]
+        lines += [
+            f"user {name}: {kind} {credential.iterations}" for (kind, name), credential in image.scram.items()
+        ]
         lines += [
             f"token of {delegation_token.owner} {delegation_token.renewers}"
             for delegation_token in image.delegation_tokens.values()

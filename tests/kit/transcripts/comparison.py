@@ -78,7 +78,7 @@ class Transcript:
         self._words: dict[str, dict[str, str]] = {side.name: dict(side.words) for side in sides}
         self.differences: list[str] = []
 
-    def take(self, steps: Sequence[Step | Action]) -> None:
+    def run(self, steps: Sequence[Step | Action]) -> None:
         """Take the steps of a script in order, each at both clusters."""
         for step in steps:
             if not isinstance(step, Step):

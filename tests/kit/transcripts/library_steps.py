@@ -36,7 +36,7 @@ TIMEOUT_S: Final = 30
 Calls = Mapping[str, Callable[[Any], Any]]
 
 
-def told(call: Callable[[Any], Any], client: Any) -> str:
+def result_text(call: Callable[[Any], Any], client: Any) -> str:
     """What a call returns or raises, as text."""
     try:
         return _text(call(client))
@@ -46,7 +46,7 @@ def told(call: Callable[[Any], Any], client: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "\n".join(sorted(f"{_text(key)}: {_text(one)}" for key, one in value.items()))
+        return "\n".join(sorted(f"{_text(key)}: {_text(part)}" for key, part in value.items()))
     if isinstance(value, (list, tuple, set)):
         return "\n".join(sorted(map(_text, value)))
     return str(value)
@@ -55,7 +55,8 @@ def _text(value: Any) -> str:
 def _each(futures: Mapping[Any, Any]) -> dict[str, str]:
     """The outcome of each future."""
     return {
-        str(key): told(lambda future: future.result(TIMEOUT_S), future) for key, future in futures.items()
+        str(key): result_text(lambda future: future.result(TIMEOUT_S), future)
+        for key, future in futures.items()
     }
 
 

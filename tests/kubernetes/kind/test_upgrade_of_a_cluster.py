@@ -26,7 +26,7 @@ from kit.operators.installation import (
     Installation,
 )
 from kit.operators.pod_clients import PodClients
-from kit.pauses import TellPause
+from kit.pauses import RecordPause
 from kit.waiting import eventually
 
 # The first test pays for the image, and for the cluster when no story is told before.
@@ -109,7 +109,7 @@ def test_the_level_is_raised_and_the_registration_removed(upgrade: Installation)
 
 
 def test_the_way_back_is_refused_and_nothing_was_lost(
-    upgrade: Installation, clients: PodClients, tell_pause: TellPause
+    upgrade: Installation, clients: PodClients, record_pause: RecordPause
 ) -> None:
     """Stock nodes are not started with metadata that they can't read; clients lost nothing on all the way."""
     before = _uids(upgrade)
@@ -124,8 +124,8 @@ def test_the_way_back_is_refused_and_nothing_was_lost(
     assert _level(upgrade) == LEVEL_AFTER
 
     records, topics = clients.stop()
-    tell_pause(records.pauses.longest_s, "records", max_s=PAUSE_S_MAX)
-    tell_pause(topics.pauses.longest_s, max_s=PAUSE_S_MAX)
+    record_pause(records.pauses.longest_s, "records", max_s=PAUSE_S_MAX)
+    record_pause(topics.pauses.longest_s, max_s=PAUSE_S_MAX)
     assert records.failures == []
     assert {*map(int, records.names)} - set(upgrade.read()) == set()
     listed = upgrade.tool("kafka-topics.sh", "--list", f"--bootstrap-server={upgrade.bootstrap}").split()

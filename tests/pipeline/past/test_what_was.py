@@ -128,11 +128,11 @@ def test_a_difference_tells_what_came_went_and_changed(lake: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("lake", "diff", "LAKE", "yesterday"), "'yesterday' is no moment"),
+        (("lake", "diff", "LAKE", "yesterday"), "'yesterday' is neither a time"),
         (("lake", "diff", "LAKE", "7", "5"), "5 is before 7"),
         (("lake", "diff", "LAKE", "0", "--cluster-id", "other"), "--cluster-id other"),
         (("lake", "diff", "nowhere", "0"), "is not a lake"),
-        (("metadata-shell", "--lake", "LAKE", "--at", "x", "ls"), "'x' is no moment"),
+        (("metadata-shell", "--lake", "LAKE", "--at", "x", "ls"), "'x' is neither a time"),
         (("metadata-shell", "--lake", "nowhere", "ls"), "is not a lake"),
         (("metadata-shell", "-d", ".", "--at", "5", "ls"), "--at 5: only with --lake"),
         (("metadata-shell", "-d", ".", "--lake", "LAKE", "ls"), "give one of"),

@@ -112,7 +112,7 @@ def test_a_long_request_makes_the_whole_as_long() -> None:
 
 
 def test_unknown_properties_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """A file that several clients share works, a misspelled key is told."""
+    """A file that several clients share works, a misspelled key is reported."""
     with caplog.at_level(logging.DEBUG, "quorate_admin"):
         AdminConfig.from_properties(BROKER | {"acks": "all", "send.buffer.bytes": "1", "ssl.provider": "x"})
     reported = {record.getMessage(): record.levelname for record in caplog.records}

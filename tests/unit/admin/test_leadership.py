@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import HANG_UP, FakeCluster, answer, nested
+from kit.fake_cluster import HANG_UP, FakeCluster, nested, quorum_response, response_to
 from quorate_admin import leadership
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
@@ -31,16 +31,7 @@ def config(*addresses: str, **fields: Any) -> AdminConfig:
 
 def quorum(error_code: ErrorCode, voters: Mapping[int, str] | None = None, leader_id: int = -1) -> Any:
     """A response to DescribeQuorum, with the addresses of voters by id."""
-    partition = nested(
-        "DescribeQuorum", "PartitionData", error_code=error_code, leader_id=leader_id, leader_epoch=3
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    nodes = []
-    for node_id, address in (voters or {}).items():
-        host, _, port = address.rpartition(":")
-        listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
-        nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
-    return answer("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
+    return quorum_response(endpoints=voters, error_code=error_code, leader_id=leader_id, leader_epoch=3)
 
 
 def configs_of(node_id: int, **values: str) -> Any:
@@ -72,7 +63,7 @@ def configs_of(node_id: int, **values: str) -> Any:
                 ),
                 **fields,
             )
-        return answer("DescribeConfigs", results=(result,))
+        return response_to("DescribeConfigs", results=(result,))
 
     return handle
 
@@ -82,7 +73,7 @@ def without_metadata(cluster: FakeCluster) -> None:
     cluster.finalized_features, cluster.finalized_features_epoch = {}, -1
     cluster.handle(
         "DescribeCluster",
-        lambda _: answer(
+        lambda _: response_to(
             "DescribeCluster", error_code=ErrorCode.unsupported_version, error_message=NO_METADATA
         ),
     )
@@ -96,7 +87,7 @@ async def test_a_survivor_names_the_voters_that_it_knows() -> None:
         cluster.handle("DescribeConfigs", configs_of(1))
         found = await leadership.find_leader(config(address))
     assert (found.is_led, found.silent_voters, found.cluster_id) == (False, (2, 3), "fake-cluster-1234567-A")
-    assert [one.node_id for one in found.answering] == [1]
+    assert [controller.node_id for controller in found.answering] == [1]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +114,7 @@ async def test_stock_controllers_are_asked_for_their_configuration(
     )
 
 
-async def test_a_lost_disk_is_told_from_a_controller_of_stock_kafka() -> None:
+async def test_a_lost_disk_differs_from_a_controller_of_stock_kafka() -> None:
     for leader_id, empty in ((-1, (2,)), (0, ())):
         async with FakeCluster([1, 2], is_controllers=True) as cluster:
             first, second = cluster.nodes.values()
@@ -162,7 +153,7 @@ async def test_a_leader_that_only_its_follower_reaches_counts() -> None:
 
 
 async def test_who_may_not_ask_learns_nothing() -> None:
-    refusal = answer("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
+    refusal = response_to("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
     async with FakeCluster([1], is_controllers=True) as cluster:
         cluster.handle("DescribeQuorum", lambda _: refusal)
         cluster.handle("DescribeConfigs", configs_of(1))
@@ -210,14 +201,14 @@ async def test_other_errors_stay_as_they_are() -> None:
         cluster.handle("DescribeConfigs", configs_of(1))
         cluster.handle(
             "UnregisterController",
-            lambda _: answer("UnregisterController", error_code=ErrorCode.unsupported_version),
+            lambda _: response_to("UnregisterController", error_code=ErrorCode.unsupported_version),
         )
         with pytest.raises(ServerError, match="UNSUPPORTED_VERSION"):
             await _until_led(config(*cluster.bootstrap), lambda admin: admin.unregister_controller(9))
         cluster.handle("DescribeQuorum", lambda _: quorum(ErrorCode.not_leader_or_follower))
         cluster.handle(
             "UnregisterController",
-            lambda _: answer("UnregisterController", error_code=ErrorCode.invalid_request),
+            lambda _: response_to("UnregisterController", error_code=ErrorCode.invalid_request),
         )
         with pytest.raises(ServerError, match="INVALID_REQUEST"):
             await _until_led(config(*cluster.bootstrap), lambda admin: admin.unregister_controller(9))

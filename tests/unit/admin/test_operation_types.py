@@ -31,7 +31,7 @@ def test_what_a_newer_server_says_is_unknown() -> None:
 
 
 def test_mechanisms_have_the_names_of_sasl_and_hashlib() -> None:
-    assert [(one.mechanism_name, one.hash_name) for one in ScramMechanism if one] == [
+    assert [(mechanism.mechanism_name, mechanism.hash_name) for mechanism in ScramMechanism if mechanism] == [
         ("SCRAM-SHA-256", "sha256"),
         ("SCRAM-SHA-512", "sha512"),
     ]
@@ -56,6 +56,6 @@ def test_an_entity_does_not_depend_on_order(names: dict[str, str | None]) -> Non
     assert entity.names == names
 
 
-def test_resources_are_told_by_type_and_name() -> None:
+def test_resources_are_reported_by_type_and_name() -> None:
     assert str(ConfigResource(ConfigResourceType.TOPIC, "t")) == "topic t"
     assert str(ConfigResource(ConfigResourceType.BROKER, "")) == "broker default"

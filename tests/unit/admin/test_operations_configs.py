@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import HANG_UP, FakeCluster, answer, nested
+from kit.fake_cluster import HANG_UP, FakeCluster, nested, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     AdminError,
@@ -32,7 +32,7 @@ EVERYTHING = (TOPIC, GROUP, ALL_BROKERS, BROKER_2, LOGGER_2, LOGGER_3)
 def described(request: Request) -> Any:
     """Describes every resource with one config."""
     config = nested("DescribeConfigs", "DescribeConfigsResourceResult", name="k", value="v", config_source=5)
-    return answer(
+    return response_to(
         "DescribeConfigs",
         results=tuple(
             nested(
@@ -51,7 +51,7 @@ def altered(api_name: str) -> Callable[[Request], Any]:
     """Alters every resource."""
 
     def handle(request: Request) -> Any:
-        return answer(
+        return response_to(
             api_name,
             responses=tuple(
                 nested(
@@ -95,7 +95,9 @@ async def test_descriptions_come_from_the_node_they_are_about(is_controllers: bo
     if is_controllers:
         assert reported == {1: [TOPIC, GROUP, ALL_BROKERS], 2: [BROKER_2, LOGGER_2], 3: [LOGGER_3]}
     else:  # what belongs to no node may be asked of any, in a request of its own
-        assert sorted(one for resources in reported.values() for one in resources) == sorted(EVERYTHING)
+        assert sorted(resource for resources in reported.values() for resource in resources) == sorted(
+            EVERYTHING
+        )
 
 
 def admin_of(cluster: FakeCluster) -> AdminClient:
@@ -105,7 +107,7 @@ def admin_of(cluster: FakeCluster) -> AdminClient:
     return AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1)
 
 
-async def test_all_of_a_config_is_told() -> None:
+async def test_all_of_a_config_is_reported() -> None:
     synonym = nested("DescribeConfigs", "DescribeConfigsSynonym", name="log.k", value="w", source=4)
     full = nested(
         "DescribeConfigs",
@@ -126,7 +128,7 @@ async def test_all_of_a_config_is_told() -> None:
         "DescribeConfigs", "DescribeConfigsResult", resource_type=2, resource_name="t", configs=(full, newer)
     )
     async with FakeCluster() as cluster:
-        cluster.handle("DescribeConfigs", lambda _: answer("DescribeConfigs", results=(result,)))
+        cluster.handle("DescribeConfigs", lambda _: response_to("DescribeConfigs", results=(result,)))
         async with admin_of(cluster) as admin:
             first, second = (
                 await admin.describe_configs([TOPIC], include_synonyms=True, include_documentation=True)
@@ -173,13 +175,13 @@ async def test_a_node_needs_an_id() -> None:
 @pytest.mark.parametrize("is_controllers", [False, True])
 async def test_changes_are_asked_of_who_checks_them(is_controllers: bool) -> None:
     """KIP-919."""
-    changes = {one: [AlterConfigOp(name="k", value="v")] for one in EVERYTHING}
+    changes = {resource: [AlterConfigOp(name="k", value="v")] for resource in EVERYTHING}
     async with FakeCluster((1, 2, 3), is_controllers=is_controllers) as cluster:
         cluster.handle("IncrementalAlterConfigs", altered("IncrementalAlterConfigs"))
         cluster.handle("AlterConfigs", altered("AlterConfigs"))
         async with admin_of(cluster) as admin:
             results = await admin.incremental_alter_configs(changes)
-            replaced = await admin.alter_configs({one: {"k": "v"} for one in EVERYTHING})
+            replaced = await admin.alter_configs({resource: {"k": "v"} for resource in EVERYTHING})
         for api_name in ("IncrementalAlterConfigs", "AlterConfigs"):
             reported = {
                 node.node_id: {
@@ -223,7 +225,7 @@ def listing(request: Request) -> Any:
     """Resources of all types, or in version 0 what it knows."""
     rows = {2: "t", 4: "1", 8: "1", 16: "metrics", 32: "g"}
     types = (16,) if request.version == 0 else request.body.resource_types or tuple(rows)
-    return answer(
+    return response_to(
         "ListConfigResources",
         config_resources=tuple(
             nested("ListConfigResources", "ConfigResource", resource_name=rows[type_], resource_type=type_)
@@ -237,7 +239,9 @@ async def test_resources_with_configs_are_listed() -> None:
     async with FakeCluster(handlers={"ListConfigResources": listing}) as cluster, admin_of(cluster) as admin:
         everything = await admin.list_config_resources()
         groups = await admin.list_config_resources([ConfigResourceType.GROUP])
-    assert [one.type for one in everything] == [one for one in ConfigResourceType if one]
+    assert [resource.type for resource in everything] == [
+        resource for resource in ConfigResourceType if resource
+    ]
     assert groups == (GROUP,)
 
 
@@ -246,7 +250,7 @@ async def test_old_servers_list_resources_with_metadata() -> None:
     topic = nested("Metadata", "MetadataResponseTopic", name="t")
     handlers = {
         "ListConfigResources": listing,
-        "Metadata": lambda _: answer("Metadata", topics=(topic,), brokers=(broker,)),
+        "Metadata": lambda _: response_to("Metadata", topics=(topic,), brokers=(broker,)),
     }
     async with FakeCluster(handlers=handlers) as cluster:
         for node in cluster.nodes.values():
@@ -280,9 +284,9 @@ def test_values_are_not_shown() -> None:
     )
     synonym = ConfigSynonym(name="k", value="secret", source=ConfigSource.UNKNOWN)
     change = AlterConfigOp(name="k", value="secret")
-    for one in (entry, synonym, change):
-        assert "name='k'" in repr(one)
-        assert "secret" not in repr(one)
+    for part in (entry, synonym, change):
+        assert "name='k'" in repr(part)
+        assert "secret" not in repr(part)
 
 
 async def test_changes_follow_the_active_controller() -> None:
@@ -296,13 +300,14 @@ async def test_changes_follow_the_active_controller() -> None:
             if node_id == 2 and len(codes) > 1:
                 codes[-1] = ErrorCode.not_controller
             reported = (
-                replace(one, error_code=code) for one, code in zip(response.responses, codes, strict=True)
+                replace(result, error_code=code)
+                for result, code in zip(response.responses, codes, strict=True)
             )
             return replace(response, responses=tuple(reported))
 
         return handle
 
-    changes = {one: [AlterConfigOp(name="k", value="v")] for one in (TOPIC, GROUP)}
+    changes = {resource: [AlterConfigOp(name="k", value="v")] for resource in (TOPIC, GROUP)}
     async with FakeCluster((1, 2), is_controllers=True) as cluster:
         for node in cluster.nodes.values():
             node.handlers["IncrementalAlterConfigs"] = alter(node.node_id)

@@ -1,7 +1,7 @@
 """list_groups: every broker is asked for the groups that it coordinates."""
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError, UnsupportedEndpointError
 from quorate_protocol.errors import ErrorCode
@@ -14,7 +14,7 @@ def listed(*group_ids: str, error_code: ErrorCode = ErrorCode.none) -> object:
         nested("ListGroups", "ListedGroup", group_id=group_id, group_type="consumer", group_state="Stable")
         for group_id in group_ids
     )
-    return answer("ListGroups", groups=tuple(groups), error_code=error_code)
+    return response_to("ListGroups", groups=tuple(groups), error_code=error_code)
 
 
 async def test_groups_of_all_brokers_are_listed_once() -> None:
@@ -30,11 +30,11 @@ async def test_groups_of_all_brokers_are_listed_once() -> None:
 async def test_a_coordinator_that_is_loading_is_asked_again() -> None:
     codes = [ErrorCode.coordinator_load_in_progress, ErrorCode.none]
 
-    def answer_next(_: Request) -> object:
+    def next_response(_: Request) -> object:
         return listed("a", error_code=codes.pop(0))
 
     async with FakeCluster() as cluster, AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
-        cluster.handle("ListGroups", answer_next)
+        cluster.handle("ListGroups", next_response)
         assert [group.group_id for group in await admin.list_groups()] == ["a"]
 
 

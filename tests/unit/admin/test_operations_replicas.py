@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address
 from quorate_admin.errors import AdminError, ServerError, UnsupportedEndpointError
@@ -47,7 +47,7 @@ def test_partitions_are_grouped(partitions: list[TopicPartition]) -> None:
 
 def reassigned(*results: tuple[str, int, ErrorCode]) -> Any:
     """An answer of AlterPartitionReassignments."""
-    return answer(
+    return response_to(
         "AlterPartitionReassignments",
         responses=tuple(
             nested(
@@ -105,7 +105,7 @@ async def test_moves_under_way_are_listed() -> None:
     topic = nested("ListPartitionReassignments", "OngoingTopicReassignment", name="a", partitions=(ongoing,))
     async with FakeCluster() as cluster:
         cluster.handle(
-            "ListPartitionReassignments", lambda _: answer("ListPartitionReassignments", topics=(topic,))
+            "ListPartitionReassignments", lambda _: response_to("ListPartitionReassignments", topics=(topic,))
         )
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             found = await admin.list_partition_reassignments()
@@ -115,14 +115,14 @@ async def test_moves_under_way_are_listed() -> None:
         A1: PartitionReassignment(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,))
     }
     assert of_all.topics is None
-    assert [(one.name, one.partition_indexes) for one in some.topics] == [("a", (0, 1)), ("b", (0,))]
+    assert [(topic.name, topic.partition_indexes) for topic in some.topics] == [("a", (0, 1)), ("b", (0,))]
 
 
 async def test_a_refusal_of_the_whole_is_raised() -> None:
     """An error outside of the list is no result of a key."""
     codes = {"error_code": ErrorCode.cluster_authorization_failed, "error_message": "no"}
     names = ("AlterPartitionReassignments", "ListPartitionReassignments")
-    handlers = {name: lambda _, name=name: answer(name, **codes) for name in names}
+    handlers = {name: lambda _, name=name: response_to(name, **codes) for name in names}
     async with (
         FakeCluster(handlers=handlers) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap) as admin,
@@ -142,7 +142,7 @@ def elected(*results: tuple[int, ErrorCode]) -> Any:
         for partition, code in results
     )
     topic = nested("ElectLeaders", "ReplicaElectionResult", topic="a", partition_result=partitions)
-    return answer("ElectLeaders", replica_election_results=(topic,))
+    return response_to("ElectLeaders", replica_election_results=(topic,))
 
 
 @pytest.mark.parametrize("is_controllers", [False, True])
@@ -167,7 +167,7 @@ async def test_leaders_are_elected(is_controllers: bool) -> None:
 
 def log_dirs(*described: Any) -> Any:
     """An answer of DescribeLogDirs."""
-    return answer("DescribeLogDirs", results=described)
+    return response_to("DescribeLogDirs", results=described)
 
 
 def log_dir(path: str, *replicas: tuple[str, int, int, int, bool], **fields: Any) -> Any:
@@ -244,7 +244,7 @@ async def test_replicas_are_found_in_directories() -> None:
         log_dir("/1", ("a", 0, 7, 0, False), ("a", 1, 7, 3, False)), log_dir("/2", ("a", 0, 5, 9, True))
     )
     moving, staying, missing = (
-        TopicPartitionReplica(*one) for one in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1))
+        TopicPartitionReplica(*fields) for fields in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1))
     )
     async with (
         FakeCluster(handlers={"DescribeLogDirs": lambda _: response}) as cluster,
@@ -260,7 +260,7 @@ async def test_replicas_are_found_in_directories() -> None:
 
 async def test_replicas_are_moved_between_directories() -> None:
     def move(request: Request) -> Any:
-        return answer(
+        return response_to(
             "AlterReplicaLogDirs",
             results=tuple(
                 nested(
@@ -277,12 +277,14 @@ async def test_replicas_are_moved_between_directories() -> None:
                         for partition in topic.partitions
                     ),
                 )
-                for path, topic in ((one.path, topic) for one in request.body.dirs for topic in one.topics)
+                for path, topic in (
+                    (directory.path, topic) for directory in request.body.dirs for topic in directory.topics
+                )
             ),
         )
 
     first, second, third, other = (
-        TopicPartitionReplica(*one) for one in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1), ("a", 0, 2))
+        TopicPartitionReplica(*fields) for fields in (("a", 0, 1), ("a", 1, 1), ("b", 0, 1), ("a", 0, 2))
     )
     async with FakeCluster((1, 2), handlers={"AlterReplicaLogDirs": move}) as cluster:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
@@ -296,10 +298,10 @@ async def test_replicas_are_moved_between_directories() -> None:
             at_address = await admin.alter_replica_log_dirs_at(address, {other: "/2"})
         reported = {
             node.node_id: [
-                (one.path, topic.name, topic.partitions)
+                (directory.path, topic.name, topic.partitions)
                 for request in node.received("AlterReplicaLogDirs")
-                for one in request.body.dirs
-                for topic in one.topics
+                for directory in request.body.dirs
+                for topic in directory.topics
             ]
             for node in cluster.nodes.values()
         }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError, UnsupportedEndpointError
 from quorate_admin.types.acls import (
@@ -99,7 +99,7 @@ async def test_acls_are_described() -> None:
         for name, pattern_type, operations in (("t", 3, (3, 4)), ("p", 4, (99,)))
     )
     async with FakeCluster() as cluster:
-        cluster.handle("DescribeAcls", lambda _: answer("DescribeAcls", resources=resources))
+        cluster.handle("DescribeAcls", lambda _: response_to("DescribeAcls", resources=resources))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             found = await admin.describe_acls(acl_filter)
             await admin.describe_acls()
@@ -146,7 +146,7 @@ async def test_acls_are_created_each_with_its_result(is_controllers: bool) -> No
         binding(pattern_type=PatternType.MATCH),
     ]
     async with FakeCluster(is_controllers=is_controllers) as cluster:
-        cluster.handle("CreateAcls", lambda _: answer("CreateAcls", results=results))
+        cluster.handle("CreateAcls", lambda _: response_to("CreateAcls", results=results))
         addresses = {"bootstrap_controllers" if is_controllers else "bootstrap_servers": cluster.bootstrap}
         async with AdminClient(**addresses) as admin:
             given = await admin.create_acls(
@@ -165,8 +165,8 @@ async def test_acls_are_created_each_with_its_result(is_controllers: bool) -> No
     ] == [(2, "a", 3, ALICE, "*"), (2, "b", 3, ALICE, "*")]
     assert set(given.values) == {binding("a")}
     assert given.errors[binding("b")].error_code is ErrorCode.security_disabled
-    for one in indefinite:
-        assert given.errors[one].error_code is ErrorCode.invalid_request
+    for acl in indefinite:
+        assert given.errors[acl].error_code is ErrorCode.invalid_request
 
 
 async def test_acls_are_deleted_by_filters() -> None:
@@ -192,11 +192,11 @@ async def test_acls_are_deleted_by_filters() -> None:
         nested("DeleteAcls", "DeleteAclsFilterResult", error_code=ErrorCode.cluster_authorization_failed),
     )
     async with FakeCluster() as cluster:
-        cluster.handle("DeleteAcls", lambda _: answer("DeleteAcls", filter_results=results))
+        cluster.handle("DeleteAcls", lambda _: response_to("DeleteAcls", filter_results=results))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             given = await admin.delete_acls([ANY_ACL, by_name])
         (request,) = cluster.received("DeleteAcls")
-    assert [_filter_of(one) for one in request.body.filters] == [
+    assert [_filter_of(acl_filter) for acl_filter in request.body.filters] == [
         (1, None, 1, None, None, 1, 1),
         (2, "a", 3, ALICE, "*", 3, 3),
     ]
@@ -207,7 +207,7 @@ async def test_acls_are_deleted_by_filters() -> None:
     assert given.errors[by_name].error_code is ErrorCode.cluster_authorization_failed
 
 
-@given(st.sets(st.sampled_from([one for one in AclOperation if one > AclOperation.ALL])))
+@given(st.sets(st.sampled_from([operation for operation in AclOperation if operation > AclOperation.ALL])))
 def test_authorized_operations_are_read_from_bits(operations: set[AclOperation]) -> None:
     """KIP-430's bit field."""
     bits = sum(1 << operation for operation in operations)
@@ -234,7 +234,9 @@ async def test_quotas_are_described() -> None:
         ]
     )
     async with FakeCluster() as cluster:
-        cluster.handle("DescribeClientQuotas", lambda _: answer("DescribeClientQuotas", entries=(entry,)))
+        cluster.handle(
+            "DescribeClientQuotas", lambda _: response_to("DescribeClientQuotas", entries=(entry,))
+        )
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             found = await admin.describe_client_quotas(quota_filter)
             await admin.describe_client_quotas()
@@ -257,7 +259,7 @@ async def test_quotas_are_altered() -> None:
     alice, default = ClientQuotaEntity.of({USER: "alice"}), ClientQuotaEntity.of({USER: None})
 
     def result(request: Request) -> Any:
-        return answer(
+        return response_to(
             "AlterClientQuotas",
             entries=tuple(
                 nested(
@@ -317,7 +319,8 @@ async def test_scram_credentials_are_described() -> None:
     results = (result("alice", infos=((1, 4096), (2, 8192))), result("bob", ErrorCode.resource_not_found))
     async with FakeCluster() as cluster:
         cluster.handle(
-            "DescribeUserScramCredentials", lambda _: answer("DescribeUserScramCredentials", results=results)
+            "DescribeUserScramCredentials",
+            lambda _: response_to("DescribeUserScramCredentials", results=results),
         )
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             found = await admin.describe_user_scram_credentials(["alice", "bob"])
@@ -334,7 +337,7 @@ async def test_scram_credentials_are_described() -> None:
 
 def scram_results(*users: str) -> Any:
     """All alterations of these users are made."""
-    return answer(
+    return response_to(
         "AlterUserScramCredentials",
         results=tuple(
             nested("AlterUserScramCredentials", "AlterUserScramCredentialsResult", user=user)
@@ -367,9 +370,9 @@ async def test_a_password_stays_here() -> None:
     assert by_chance.salt != again.salt
     for body in bodies:
         assert b"pencil" not in repr(body).encode()
-    for one in (credential, chance):
-        assert "pencil" not in repr(one)
-        assert repr(salt) not in repr(one)
+    for credential_part in (credential, chance):
+        assert "pencil" not in repr(credential_part)
+        assert repr(salt) not in repr(credential_part)
 
 
 def _client_proof(salted_password: bytes) -> str:
@@ -379,7 +382,7 @@ def _client_proof(salted_password: bytes) -> str:
     client_key = hmac.digest(salted_password, b"Client Key", "sha256")
     stored_key = hashlib.sha256(client_key).digest()
     signature = hmac.digest(stored_key, messages.encode(), "sha256")
-    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    proof = bytes(byte ^ other for byte, other in zip(client_key, signature, strict=True))
     return base64.b64encode(proof).decode()
 
 
@@ -426,7 +429,7 @@ BOB = KafkaPrincipal("User", "bob")
 
 
 async def test_a_token_is_created() -> None:
-    response = answer(
+    response = response_to(
         "CreateDelegationToken",
         principal_type="User",
         principal_name="alice",
@@ -471,7 +474,7 @@ async def test_a_token_is_created() -> None:
 
 async def test_a_token_that_is_refused_is_an_error() -> None:
     before = datetime.fromtimestamp(0, UTC) - timedelta(milliseconds=1)
-    response = answer(
+    response = response_to(
         "CreateDelegationToken",
         error_code=ErrorCode.delegation_token_auth_disabled,
         issue_timestamp=before,
@@ -488,7 +491,7 @@ async def test_a_token_that_is_refused_is_an_error() -> None:
 
 async def test_tokens_are_renewed_and_expired() -> None:
     handlers = {
-        name: lambda _, name=name: answer(name, expiry_timestamp=ISSUED)
+        name: lambda _, name=name: response_to(name, expiry_timestamp=ISSUED)
         for name in ("RenewDelegationToken", "ExpireDelegationToken")
     }
     async with FakeCluster(handlers=handlers) as cluster:
@@ -529,7 +532,7 @@ async def test_tokens_are_described() -> None:
             ),
         ),
     )
-    response = answer("DescribeDelegationToken", tokens=(described,))
+    response = response_to("DescribeDelegationToken", tokens=(described,))
     async with FakeCluster(handlers={"DescribeDelegationToken": lambda _: response}) as cluster:
         for node in cluster.nodes.values():
             node.apis[41] = (1, 2)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kit.fake_cluster import HANG_UP, SILENCE, FakeCluster, answer, nested
+from kit.fake_cluster import HANG_UP, SILENCE, FakeCluster, nested, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import (
     ConnectionFailedError,
@@ -13,7 +13,7 @@ from quorate_admin.errors import (
     ServerError,
     UnsupportedEndpointError,
 )
-from quorate_admin.operations.keyed import ThrottlingQuotaExceededError
+from quorate_admin.operations.base import ThrottlingQuotaExceededError
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicListing
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ConfigSource
@@ -41,16 +41,16 @@ def throttled(name: str) -> Any:
     return created(name, ErrorCode.throttling_quota_exceeded, "too much")
 
 
-class Answers:
-    """Answers one request after the other, the last one again and again, and remembers what was asked for."""
+class Script:
+    """Returns its responses in order, the last one for all later requests, and records the requests."""
 
-    def __init__(self, *answers: Any) -> None:
-        self._answers = list(answers)
+    def __init__(self, *responses: Any) -> None:
+        self._responses = list(responses)
         self.bodies: list[Any] = []
 
     def __call__(self, request: Request) -> Any:
         self.bodies.append(request.body)
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return self._responses.pop(0) if len(self._responses) > 1 else self._responses[0]
 
 
 async def test_a_topic_is_created_as_it_was_described() -> None:
@@ -65,7 +65,7 @@ async def test_a_topic_is_created_as_it_was_described() -> None:
     async with FakeCluster() as cluster:
         cluster.handle(
             "CreateTopics",
-            lambda _: answer("CreateTopics", topics=(created("a", configs=(config,)), created("b"))),
+            lambda _: response_to("CreateTopics", topics=(created("a", configs=(config,)), created("b"))),
         )
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             results = await admin.create_topics(
@@ -79,7 +79,7 @@ async def test_a_topic_is_created_as_it_was_described() -> None:
     first, second = request.body.topics
     assert request.body.validate_only
     assert (first.name, first.num_partitions, first.replication_factor) == ("a", 3, 1)
-    assert [(one.name, one.value) for one in first.configs] == [("retention.ms", "5")]
+    assert [(config.name, config.value) for config in first.configs] == [("retention.ms", "5")]
     assert (second.num_partitions, second.replication_factor) == (-1, -1)
     assert [(assignment.partition_index, assignment.broker_ids) for assignment in second.assignments] == [
         (0, (1, 2)),
@@ -95,10 +95,10 @@ async def test_a_topic_is_created_as_it_was_described() -> None:
     assert not results.errors
 
 
-async def test_configs_that_may_not_be_told_are_none() -> None:
+async def test_configs_without_permission_are_none() -> None:
     refused = created("a", topic_config_error_code=29, configs=None, num_partitions=-1, replication_factor=-1)
     async with FakeCluster() as cluster:
-        cluster.handle("CreateTopics", lambda _: answer("CreateTopics", topics=(refused,)))
+        cluster.handle("CreateTopics", lambda _: response_to("CreateTopics", topics=(refused,)))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             topic = (await admin.create_topics([NewTopic(name="a")]))["a"]
     assert topic.configs is None
@@ -107,10 +107,10 @@ async def test_configs_that_may_not_be_told_are_none() -> None:
 
 
 async def test_each_topic_has_its_own_error() -> None:
-    """One refusal is not the other's, and silence about a topic is told."""
+    """One refusal is not the other's, and a missing topic is an error."""
     results = (created("a"), created("b", ErrorCode.topic_already_exists, "Topic 'b' already exists."))
     async with FakeCluster() as cluster:
-        cluster.handle("CreateTopics", lambda _: answer("CreateTopics", topics=results))
+        cluster.handle("CreateTopics", lambda _: response_to("CreateTopics", topics=results))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             given = await admin.create_topics(
                 [NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="c"), NewTopic(name="a", partitions=9)]
@@ -129,56 +129,56 @@ async def test_each_topic_has_its_own_error() -> None:
 
 async def test_throttled_topics_alone_are_asked_for_again() -> None:
     """KIP-599."""
-    answers = Answers(
-        answer(
+    script = Script(
+        response_to(
             "CreateTopics",
             topics=(created("a"), throttled("b")),
             throttle_time=timedelta(milliseconds=20),
         ),
-        answer("CreateTopics", topics=(created("b"),)),
+        response_to("CreateTopics", topics=(created("b"),)),
     )
     async with (
-        FakeCluster(handlers={"CreateTopics": answers}) as cluster,
+        FakeCluster(handlers={"CreateTopics": script}) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1) as admin,
     ):
         results = await admin.create_topics([NewTopic(name="a"), NewTopic(name="b")])
-    assert [[topic.name for topic in body.topics] for body in answers.bodies] == [["a", "b"], ["b"]]
+    assert [[topic.name for topic in body.topics] for body in script.bodies] == [["a", "b"], ["b"]]
     assert set(results.values) == {"a", "b"}
     assert not results.errors
 
 
 async def test_a_throttled_topic_is_an_error_if_time_or_patience_ends() -> None:
-    slow = answer("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(minutes=5))
-    quick = answer("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(milliseconds=1))
-    for answers, patience, asked in (
-        (Answers(slow), {"retry_on_quota_violation": False}, 1),
-        (Answers(slow), {"timeout_ms": 60_000}, 1),
-        (Answers(quick, HANG_UP), {}, 2),
+    slow = response_to("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(minutes=5))
+    quick = response_to("CreateTopics", topics=(throttled("a"),), throttle_time=timedelta(milliseconds=1))
+    for script, patience, asked in (
+        (Script(slow), {"retry_on_quota_violation": False}, 1),
+        (Script(slow), {"timeout_ms": 60_000}, 1),
+        (Script(quick, HANG_UP), {}, 2),
     ):
         async with (
-            FakeCluster(handlers={"CreateTopics": answers}) as cluster,
+            FakeCluster(handlers={"CreateTopics": script}) as cluster,
             AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1, retries=0) as admin,
         ):
             results = await admin.create_topics([NewTopic(name="a")], **patience)
         error = results.errors["a"]
         assert isinstance(error, ThrottlingQuotaExceededError)
         assert error.throttle_time_ms in {300_000, 1}
-        assert len(answers.bodies) >= asked
-        assert (len(answers.bodies) == 1) == (asked == 1)
+        assert len(script.bodies) >= asked
+        assert (len(script.bodies) == 1) == (asked == 1)
 
 
 async def test_topics_that_found_no_controller_are_asked_for_again() -> None:
-    answers = Answers(
-        answer("CreateTopics", topics=tuple(created(name, ErrorCode.not_controller) for name in "ab")),
-        answer("CreateTopics", topics=(created("a"), created("b", ErrorCode.not_controller))),
-        answer("CreateTopics", topics=(created("b"),)),
+    script = Script(
+        response_to("CreateTopics", topics=tuple(created(name, ErrorCode.not_controller) for name in "ab")),
+        response_to("CreateTopics", topics=(created("a"), created("b", ErrorCode.not_controller))),
+        response_to("CreateTopics", topics=(created("b"),)),
     )
     async with (
-        FakeCluster(handlers={"CreateTopics": answers}) as cluster,
+        FakeCluster(handlers={"CreateTopics": script}) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, retry_backoff_ms=1, retry_backoff_max_ms=2) as admin,
     ):
         results = await admin.create_topics([NewTopic(name="a"), NewTopic(name="b")])
-    assert [[topic.name for topic in body.topics] for body in answers.bodies] == [
+    assert [[topic.name for topic in body.topics] for body in script.bodies] == [
         ["a", "b"],
         ["a", "b"],
         ["b"],
@@ -187,9 +187,9 @@ async def test_topics_that_found_no_controller_are_asked_for_again() -> None:
 
 
 async def test_no_answer_at_all_is_raised() -> None:
-    answers = Answers(answer("CreateTopics", topics=(created("a"),)), SILENCE)
+    script = Script(response_to("CreateTopics", topics=(created("a"),)), SILENCE)
     async with (
-        FakeCluster(handlers={"CreateTopics": answers}) as cluster,
+        FakeCluster(handlers={"CreateTopics": script}) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap) as admin,
     ):
         await admin.create_topics([NewTopic(name="a")])
@@ -219,7 +219,7 @@ async def test_topics_are_deleted_by_name_and_by_id() -> None:
         deleted(name="of-the-id", topic_id=TOPIC_ID),
     )
     async with FakeCluster() as cluster:
-        cluster.handle("DeleteTopics", lambda _: answer("DeleteTopics", responses=responses))
+        cluster.handle("DeleteTopics", lambda _: response_to("DeleteTopics", responses=responses))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             results = await admin.delete_topics(["a", uuid.UUID(int=9), TOPIC_ID])
         (request,) = cluster.received("DeleteTopics")
@@ -236,9 +236,9 @@ async def test_partitions_are_added_where_they_are_placed() -> None:
     def result(name: str, code: ErrorCode) -> Any:
         return nested("CreatePartitions", "CreatePartitionsTopicResult", name=name, error_code=code)
 
-    answers = (result("a", ErrorCode.none), result("b", ErrorCode.invalid_partitions))
+    results = (result("a", ErrorCode.none), result("b", ErrorCode.invalid_partitions))
     async with FakeCluster() as cluster:
-        cluster.handle("CreatePartitions", lambda _: answer("CreatePartitions", results=answers))
+        cluster.handle("CreatePartitions", lambda _: response_to("CreatePartitions", results=results))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             results = await admin.create_partitions(
                 {
@@ -263,7 +263,9 @@ def metadata_topic(name: str | None, topic_id: uuid.UUID | None = TOPIC_ID, **fi
 
 async def test_internal_topics_are_listed_on_demand() -> None:
     topics = (metadata_topic("a"), metadata_topic("__consumer_offsets", OTHER_ID, is_internal=True))
-    async with FakeCluster(handlers={"Metadata": lambda _: answer("Metadata", topics=topics)}) as cluster:
+    async with FakeCluster(
+        handlers={"Metadata": lambda _: response_to("Metadata", topics=topics)}
+    ) as cluster:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             few = await admin.list_topics()
             all_of_them = await admin.list_topics(list_internal=True)
@@ -275,7 +277,7 @@ async def test_internal_topics_are_listed_on_demand() -> None:
 
 
 class Paging:
-    """A broker's DescribeTopicPartitions over topics of so many partitions, one page at a time."""
+    """A broker's DescribeTopicPartitions over topics with these numbers of partitions, one page at a time."""
 
     def __init__(self, sizes: dict[str, int], page: int) -> None:
         self.sizes = sizes
@@ -305,7 +307,7 @@ class Paging:
             room -= len(numbers)
             if numbers.stop < self.sizes[name]:
                 return self._response(topics, name, numbers.stop)
-        return answer("DescribeTopicPartitions", topics=tuple(topics))
+        return response_to("DescribeTopicPartitions", topics=tuple(topics))
 
     @staticmethod
     def _topic(name: str, **fields: Any) -> Any:
@@ -334,7 +336,7 @@ class Paging:
     @staticmethod
     def _response(topics: list[Any], name: str, partition: int) -> Any:
         cursor = nested("DescribeTopicPartitions", "Cursor", topic_name=name, partition_index=partition)
-        return answer("DescribeTopicPartitions", topics=tuple(topics), next_cursor=cursor)
+        return response_to("DescribeTopicPartitions", topics=tuple(topics), next_cursor=cursor)
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 4, 5, 7, 100])
@@ -392,7 +394,7 @@ async def test_a_topic_deleted_between_pages_is_an_error() -> None:
 async def test_a_cursor_that_leads_nowhere_is_an_error() -> None:
     for name, partition in (("a", 0), ("elsewhere", 3)):
         cursor = nested("DescribeTopicPartitions", "Cursor", topic_name=name, partition_index=partition)
-        response = answer("DescribeTopicPartitions", next_cursor=cursor)
+        response = response_to("DescribeTopicPartitions", next_cursor=cursor)
         handlers = {"DescribeTopicPartitions": lambda _, response=response: response}
         async with (
             FakeCluster(handlers=handlers) as cluster,
@@ -410,7 +412,9 @@ async def test_old_servers_describe_topics_with_metadata() -> None:
         metadata_topic("a", partitions=(partition,)),
         metadata_topic("b", None, error_code=ErrorCode.unknown_topic_or_partition),
     )
-    async with FakeCluster(handlers={"Metadata": lambda _: answer("Metadata", topics=topics)}) as cluster:
+    async with FakeCluster(
+        handlers={"Metadata": lambda _: response_to("Metadata", topics=topics)}
+    ) as cluster:
         for node in cluster.nodes.values():
             del node.apis[DESCRIBE_TOPIC_PARTITIONS]
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
@@ -428,7 +432,7 @@ async def test_topics_are_described_by_id() -> None:
         metadata_topic(None, OTHER_ID, error_code=ErrorCode.unknown_topic_id),
     )
     handlers = {
-        "Metadata": lambda _: answer("Metadata", topics=topics),
+        "Metadata": lambda _: response_to("Metadata", topics=topics),
         "DescribeTopicPartitions": Paging({"b": 1}, 10),
     }
     async with FakeCluster(handlers=handlers) as cluster:

@@ -5,7 +5,7 @@ import inspect
 import threading
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, FakeCluster, answer
+from kit.fake_cluster import CLUSTER_ID, FakeCluster, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
 from quorate_admin.sync import SyncAdminClient
@@ -24,7 +24,7 @@ def test_each_method_is_there() -> None:
 
 
 async def test_it_blocks_until_the_answer_is_there_and_raises_errors() -> None:
-    refusal = answer("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered)
+    refusal = response_to("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered)
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: refusal)
 

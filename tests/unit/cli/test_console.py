@@ -7,7 +7,7 @@ import typer
 from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from kit.tool_runner import run_tool
 from quorate.console import CommandError, report_failures, table_text, warn
-from quorate.main import PARTS, TOOLS
+from quorate.main import COMMANDS, TOOLS
 from quorate_admin.errors import ServerError, UnreachableError
 from quorate_protocol.errors import ErrorCode
 
@@ -15,7 +15,7 @@ CLUSTER_ID_LINE = f"Cluster ID: {CLUSTER_ID}\n"
 
 
 @pytest.mark.parametrize(
-    "part", sorted(name for name, part in PARTS.items() if part.module.startswith(TOOLS))
+    "part", sorted(name for name, part in COMMANDS.items() if part.module.startswith(TOOLS))
 )
 async def test_every_tool_has_a_help_with_its_options(part: str) -> None:
     ran = await run_tool(part, "--help")
@@ -23,6 +23,15 @@ async def test_every_tool_has_a_help_with_its_options(part: str) -> None:
     assert f"Usage: quorate {part}" in ran.stdout
     assert "--output" in ran.stdout or part == "metadata-shell"
     assert "--bootstrap-" in ran.stdout
+
+
+async def test_help_shows_defaults() -> None:
+    """Rich takes what is in brackets for markup."""
+    ran = await run_tool("topics", "--help")
+    text = " ".join(ran.stdout.replace("│", " ").split())
+    assert "(default: that of the cluster)" in text
+    assert "(default: 2000)" in text
+    assert "(default: table)" in text
 
 
 async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
@@ -36,21 +45,21 @@ async def test_options_may_stand_before_and_behind_the_subcommand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["cluster-id"], "give --bootstrap-server or --bootstrap-controller"),
         (["cluster-id", "-b", "h:1", "-C", "h:2"], "can't be given together"),
         (["-b", "h:1", "cluster-id", "-C", "h:2"], "can't be given together"),
         (["cluster-id", "-b", "h:1", "--config", "a", "--command-config", "b"], "can't be given together"),
-        (["cluster-id", "-b", "h:1", "-o", "xml"], "'xml' is none of table, json"),
+        (["cluster-id", "-b", "h:1", "-o", "xml"], "'xml' is not one of table, json"),
         (["no-such-command"], "No such command"),
     ],
 )
-async def test_a_wrong_command_line_exits_with_2(arguments: list[str], told: str) -> None:
-    """Usage errors are told apart from failures."""
+async def test_a_wrong_command_line_exits_with_2(arguments: list[str], expected: str) -> None:
+    """Usage errors differ from failures."""
     ran = await run_tool("cluster", *arguments)
     assert ran.exit_code == 2
-    assert told in " ".join(ran.stderr.replace("│", " ").split())
+    assert expected in " ".join(ran.stderr.replace("│", " ").split())
     assert ran.stdout == ""
 
 
@@ -60,9 +69,9 @@ async def test_an_address_that_is_none_is_named() -> None:
     assert ran.stderr.startswith("error: bootstrap.servers: 'localhost' is not host:port")
 
 
-async def test_nobody_there_is_told_by_address(tmp_path: Path) -> None:
+async def test_no_server_there_is_reported_by_address(tmp_path: Path) -> None:
     config = tmp_path / "admin.properties"
-    # The second attempt would come after the end of the call, so there is none.
+    # The second attempt would come after the end of the call, so it is not made.
     config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
     async with FakeCluster() as cluster:
         address = cluster.bootstrap[0]
@@ -73,7 +82,7 @@ async def test_nobody_there_is_told_by_address(tmp_path: Path) -> None:
 
 
 async def test_a_broker_is_no_bootstrap_controller() -> None:
-    """The wrong kind of endpoint is told as such (KIP-919)."""
+    """The wrong kind of endpoint is an error of its own (KIP-919)."""
     async with FakeCluster() as cluster:
         ran = await run_tool("cluster", "cluster-id", "-C", cluster.bootstrap[0])
     assert ran.exit_code == 1
@@ -103,7 +112,7 @@ async def test_a_deprecated_option_works_and_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "No such file or directory"),
         (b"\xff\xfe\x00", "it is not UTF-8 text"),
@@ -111,14 +120,14 @@ async def test_a_deprecated_option_works_and_says_so(tmp_path: Path) -> None:
         (b"request.timeout.ms=soon", "request.timeout.ms"),
     ],
 )
-async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | None, told: str) -> None:
+async def test_a_bad_properties_file_is_named(tmp_path: Path, content: bytes | None, expected: str) -> None:
     config = tmp_path / "admin.properties"
     if content is not None:
         config.write_bytes(content)
     ran = await run_tool("cluster", "cluster-id", "-b", "h:1", "--command-config", str(config))
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: ")
-    assert told in ran.stderr
+    assert expected in ran.stderr
     assert content == b"request.timeout.ms=soon" or str(config) in ran.stderr
 
 
@@ -132,17 +141,17 @@ async def test_hosts_that_can_not_be_are_refused_at_once(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("cluster", "cluster-id", "-b", "h:1", "-c", "/dev/urandom"), "--command-config /dev/urandom: "),
         (("play", "-f", "/dev/zero"), "/dev/zero can't be read: "),
         (("plan", "-f", "/dev/zero"), "/dev/zero can't be read: "),
     ],
 )
-async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], told: str) -> None:
+async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], expected: str) -> None:
     ran = await run_tool(*arguments)
     assert ran.exit_code == 1
-    assert f"error: {told}it has more than " in ran.stderr
+    assert f"error: {expected}it has more than " in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,7 +184,7 @@ async def test_text_in_a_file_that_is_no_unicode_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (CommandError("no"), "error: no\n"),
         (ServerError(ErrorCode.not_controller, "elsewhere"), "error: NOT_CONTROLLER: elsewhere\n"),
@@ -185,12 +194,12 @@ async def test_text_in_a_file_that_is_no_unicode_is_refused(tmp_path: Path) -> N
     ],
 )
 def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
-    capsys: pytest.CaptureFixture[str], error: Exception, told: str
+    capsys: pytest.CaptureFixture[str], error: Exception, expected: str
 ) -> None:
     with pytest.raises(typer.Exit) as exited, report_failures(KeyError):
         raise error
     assert exited.value.exit_code == 1
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == expected
 
 
 def test_our_own_bugs_are_not_hidden() -> None:
@@ -209,7 +218,7 @@ def test_tables_are_padded_and_each_column_ends_with_a_tab() -> None:
     )
 
 
-async def test_what_the_client_warns_of_is_told_like_a_warning_of_the_tool(tmp_path: Path) -> None:
+async def test_warnings_of_the_client_are_warnings_of_the_tool(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("no.such.key=1\n")
     async with FakeCluster() as cluster:

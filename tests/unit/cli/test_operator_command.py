@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 @pytest.mark.parametrize(("content", "length"), [(b"", 0), (b"fifteen letters\n", 15)])
 def test_a_short_token_of_the_status_page_is_refused(tmp_path: Path, content: bytes, length: int) -> None:
-    """A token that can be guessed is told at the start, without being shown."""
+    """A token that can be guessed is refused at the start, without being shown."""
     file = tmp_path / "token"
     file.write_bytes(content)
     ran = CliRunner().invoke(app, ["operator", "run", f"--web-token-file={file}"], prog_name="quorate")
@@ -28,7 +28,7 @@ def test_an_image_of_kafka_without_its_release_is_refused(image: str) -> None:
     assert f"--kafka-image: {image!r}: must be an image with {{version}}" in reported
 
 
-def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_gets_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of one's own serves every pod."""
     reported = []
 
@@ -48,7 +48,7 @@ def test_the_operator_is_told_its_images(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (images.quorate, images.kafka, images.lake) == tuple(variables.values())
 
 
-def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_gets_its_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[process.OperatorOptions] = []
 
     async def run_operator(options: process.OperatorOptions) -> None:
@@ -64,7 +64,7 @@ def test_the_operator_is_told_what_it_manages(monkeypatch: pytest.MonkeyPatch) -
     ):
         ran = CliRunner().invoke(app, ["operator", "run", *arguments], env=variables, prog_name="quorate")
         assert ran.exit_code == 0, ran.output
-    assert [(str(one.selector), one.lease_name) for one in reported] == [
+    assert [(str(options.selector), options.lease_name) for options in reported] == [
         (blue, "blue"),
         (blue, "blue"),
         ("", "quorate-operator"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from quorate.console import parse_duration_s
-from quorate.main import PARTS, app
+from quorate.main import COMMANDS, app
 from quorate.play import command as play
 from quorate_operator.runtime.local.directory import PlayDirectory
 from typer.testing import CliRunner
@@ -53,10 +53,10 @@ def test_help_names_every_part_and_loads_none() -> None:
     loaded, _, count = ran.stderr.rpartition(" ")
     assert loaded == "[]"
     assert int(count) < MODULES_MAX
-    assert [part for part in PARTS if part not in ran.stdout] == []
+    assert [part for part in COMMANDS if part not in ran.stdout] == []
 
 
-@pytest.mark.parametrize("part", sorted(PARTS))
+@pytest.mark.parametrize("part", sorted(COMMANDS))
 def test_every_part_can_be_called(part: str) -> None:
     ran = runner.invoke(app, [part, "--help"], prog_name="quorate")
     assert ran.exit_code == 0
@@ -91,7 +91,7 @@ def test_an_argument_that_is_not_utf8_is_named(entry: str) -> None:
     ],
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
-    """Usage errors are told apart from failures."""
+    """Usage errors differ from failures."""
     assert runner.invoke(app, arguments).exit_code == 2
 
 
@@ -179,7 +179,7 @@ def test_stopping_what_does_not_run_is_no_failure() -> None:
 
 
 @pytest.mark.usefixtures("played")
-def test_an_unknown_node_is_told_with_those_there_are() -> None:
+def test_an_unknown_node_is_reported_with_those_there_are() -> None:
     ran = runner.invoke(app, ["play", "logs", "7"])
     assert ran.exit_code == 1
     assert "there is no node '7'; there are controller-3000" in ran.stderr

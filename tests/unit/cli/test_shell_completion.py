@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from quorate.main import PARTS, app
+from quorate.main import COMMANDS, app
 from typer.testing import CliRunner
 
 TIMEOUT_S = 60
@@ -71,13 +71,13 @@ def test_bash_completes_commands_subcommands_and_options(
     assert bash_completes(tmp_path, line) == offered
 
 
-@pytest.mark.parametrize("part", sorted(PARTS))
+@pytest.mark.parametrize("part", sorted(COMMANDS))
 def test_every_part_completes_its_options(part: str) -> None:
     assert "--help" in offered_for(f"quorate {part} --")
 
 
 def test_every_command_is_offered() -> None:
-    assert {*PARTS, "version"} <= set(offered_for("quorate "))
+    assert {*COMMANDS, "version"} <= set(offered_for("quorate "))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

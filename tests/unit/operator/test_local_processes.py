@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from kit.waiting import HANG_S, until
-from quorate.play.logs import follow, print_tail
+from quorate.play.display import follow_logs, print_logs
 from quorate_operator.runtime.local import child_process
 from quorate_operator.runtime.local.child_process import ChildProcess, describe_exit
 from quorate_operator.runtime.local.control_socket import (
@@ -185,8 +185,8 @@ def test_the_end_of_logs_is_printed_with_names_where_there_are_several(tmp_path:
     (tmp_path / "a").write_text("1\n2\n3\n")
     (tmp_path / "b").write_text("4\n")
     out: list[str] = []
-    print_tail({"a": tmp_path / "a"}, 2, out.append)
-    print_tail({"a": tmp_path / "a", "b": tmp_path / "b", "c": tmp_path / "c"}, 1, out.append)
+    print_logs({"a": tmp_path / "a"}, 2, out.append)
+    print_logs({"a": tmp_path / "a", "b": tmp_path / "b", "c": tmp_path / "c"}, 1, out.append)
     assert out == ["2\n", "3\n", "a | 3\n", "b | 4\n"]
 
 
@@ -219,6 +219,6 @@ def test_logs_are_followed_through_growth_and_cutting(tmp_path: Path) -> None:
     writer = threading.Thread(target=lambda: (seen.wait(HANG_S), seen.clear(), grow()))
     writer.start()
     with pytest.raises(EnoughError):
-        follow({"log": log}, 10, write)
+        follow_logs({"log": log}, 10, write)
     writer.join()
     assert out == ["old\n", "one\n", "three\n"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.waiting import HANG_S, LOOK_EVERY_S
+from kit.waiting import HANG_S, UNTIL_EVERY_S
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import (
     DesiredCluster,
@@ -218,7 +218,7 @@ async def until(take: Callable[[], Awaitable[Snapshot]], holds: Callable[[Snapsh
         except PlayError:
             pass  # it does not listen yet
         assert time.monotonic() < deadline, "it did not come to that"
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(UNTIL_EVERY_S)
 
 
 @pytest.fixture

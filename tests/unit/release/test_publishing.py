@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_protocol.kafka.releases import RELEASES
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +47,7 @@ def programs(tmp_path: Path) -> Path:
 
 
 def publish(programs: Path, *arguments: str, **environment: str) -> tuple[int, list[list[str]], str]:
-    """The exit code, the calls and what was told on stderr."""
+    """The exit code, the calls and stderr."""
     calls = programs / "calls"
     calls.unlink(missing_ok=True)
     ran = subprocess.run(
@@ -71,7 +70,11 @@ def test_images_are_built_for_this_machine_with_docker_alone(programs: Path) -> 
         [sys.executable, "-m", "quorate", "version"], capture_output=True, text=True, check=True
     ).stdout.strip()
     ours = {f"{REGISTRY}/quorate:{version}", f"{REGISTRY}/quorate-lake:{version}"}
-    brokers = {f"{REGISTRY}/quorate-broker:{tag}" for one in RELEASES for tag in (one, f"{one}-{version}")}
+    brokers = {
+        f"{REGISTRY}/quorate-broker:{tag}"
+        for release in RELEASES
+        for tag in (release, f"{release}-{version}")
+    }
     assert tags == ours | brokers
     for call in calls:
         (dockerfile,) = (option.removeprefix("--file=") for option in call if option.startswith("--file="))
@@ -108,16 +111,6 @@ def test_no_image_is_published_without_the_compiled_codec(programs: Path, tmp_pa
     code, calls, reported = publish(programs, "build")
     assert code == 0, reported
     assert not [call for call in calls if "--build-arg=NATIVE=required" in call]
-
-
-def test_brokers_are_published_in_each_release(programs: Path, tmp_path: Path) -> None:
-    code, calls, reported = publish(
-        programs, "images", "--only=quorate-broker", f"--directory={tmp_path / 'files'}"
-    )
-    assert code == 0, reported
-    built = [call for call in calls if call[1:3] == ["buildx", "build"]]
-    assert len(built) == len(RELEASES)
-    assert any(f"--build-arg=KAFKA_VERSION={KAFKA_VERSION}" in call for call in built)
 
 
 def test_the_chart_is_pushed_and_signed(programs: Path, tmp_path: Path) -> None:
@@ -167,25 +160,10 @@ def test_the_token_is_no_argument(programs: Path) -> None:
         (("build",), {"PATH": ""}, "error: docker does not run: "),
     ],
 )
-def test_a_failure_is_told_and_ends_it(
+def test_a_failure_is_reported_and_ends_it(
     programs: Path, arguments: tuple[str, ...], environment: dict[str, str], problem: str
 ) -> None:
     code, calls, reported = publish(programs, *arguments, **environment)
     assert code == 1
     assert problem in reported
     assert len(calls) <= 1
-
-
-def test_a_registry_in_capitals_is_refused(programs: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, ROOT / "tools" / "publish.py", "build", "--registry=registry.example.com/Kafka"],
-        env={"PATH": f"{programs}", "CALLS": f"{programs / 'calls'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 1
-    assert (
-        "--registry: 'registry.example.com/Kafka': must be a host and a path in small letters" in ran.stderr
-    )
-    assert not (programs / "calls").exists()

@@ -58,7 +58,9 @@ def test_actions_are_of_one_commit(path: Path) -> None:
     used = re.findall(r"uses: (.+)", path.read_text())
     ours = r"\./\.github/workflows/[a-z]+\.yaml"
     assert used
-    assert [one for one in used if not re.fullmatch(rf"\S+@[0-9a-f]{{40}} # v[\d.]+|{ours}", one)] == []
+    assert [
+        action for action in used if not re.fullmatch(rf"\S+@[0-9a-f]{{40}} # v[\d.]+|{ours}", action)
+    ] == []
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

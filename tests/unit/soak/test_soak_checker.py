@@ -52,9 +52,9 @@ SOUND = [
     status(1.1, 3001, 1, 3000, 8, source="page"),
     status(1.9, 3001, 2, 3001, 9, source="page"),  # elected, and has committed nothing yet
     status(2, 3001, 2, 3001, 12),
-    status(2.1, 3000, 1, 3000, 10),  # deposed, and has not heard of it
+    status(2.1, 3000, 1, 3000, 10),  # deposed, and does not know it yet
     status(3, 3000, 2, 3001, 12, source="page"),
-    status(4, 3000, 2, 3001, 3, process=7, source="page"),  # restarted: it knows what the leader tells it
+    status(4, 3000, 2, 3001, 3, process=7, source="page"),  # restarted: it has the state of the leader
     status(5, 3001, 0, -1, -1, process=8, disk=1, source="page"),  # begins with an empty disk
     Event(6, What.LEADER, {"leader": 3001, "epoch": 2}),
     operation(10, "t", "create", observed="id-1"),

@@ -37,22 +37,22 @@ def test_an_hour_has_more_than_300_faults(seed: int) -> None:
     """A soak of an hour breaks something every ten seconds."""
     drawn = faults(seed)
     assert len(drawn) > 400
-    assert [one.due_s for one in drawn] == sorted(one.due_s for one in drawn)
+    assert [fault.due_s for fault in drawn] == sorted(fault.due_s for fault in drawn)
     assert drawn[-1].due_s < 3600
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_five_minutes_have_nearly_every_kind(seed: int) -> None:
-    assert len({one.kind for one in faults(seed, 5)}) >= len(Kind) - 3
-    assert {one.kind for one in faults(seed, 6)} == set(Kind)
+    assert len({fault.kind for fault in faults(seed, 5)}) >= len(Kind) - 3
+    assert {fault.kind for fault in faults(seed, 6)} == set(Kind)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_majority_is_never_in_trouble_unless_all_are_meant(seed: int) -> None:
     held: dict[int, tuple[float, Fault]] = {}
     begun = 0
-    for one in faults(seed):
-        held = {node: (end_s, by) for node, (end_s, by) in held.items() if end_s > one.due_s}
+    for fault in faults(seed):
+        held = {node: (end_s, by) for node, (end_s, by) in held.items() if end_s > fault.due_s}
         state = replace(
             WELL,
             in_trouble=frozenset(held),
@@ -60,14 +60,14 @@ def test_a_majority_is_never_in_trouble_unless_all_are_meant(seed: int) -> None:
             data_at_risk=any(RULES[by.kind].loses_data for _, by in held.values()),
             is_alone=any(RULES[by.kind].alone for _, by in held.values()),
         )
-        chosen = choose(one, state)
+        chosen = choose(fault, state)
         if isinstance(chosen, str):
             continue
         begun += 1
         assert not held.keys() & set(chosen)
-        if RULES[one.kind].loses_data:
+        if RULES[fault.kind].loses_data:
             assert not held.keys() & set(CONTROLLERS)
-        held |= dict.fromkeys(chosen, (one.due_s + one.lasts_s + 10, one))
+        held |= dict.fromkeys(chosen, (fault.due_s + fault.lasts_s + 10, fault))
         troubled = held.keys() & set(CONTROLLERS)
         is_alone = any(RULES[by.kind].alone for _, by in held.values())
         assert len(troubled) <= trouble_max(CONTROLLERS) or is_alone

@@ -8,7 +8,6 @@ from kit.soak.summary import (
     longest_between_changes_s,
     longest_without_leader_s,
     markdown,
-    replay_command,
     text,
 )
 
@@ -70,9 +69,3 @@ def test_the_summary_tells_faults_results_and_violations() -> None:
     assert lines["violations"] == "1"
     assert shown.endswith("two leaders: epoch 3")
     assert "| - disk full | 1 (went on 1) |" in markdown(HISTORY, [])
-
-
-def test_a_failure_can_be_run_again() -> None:
-    assert replay_command(7, 60.0) == "make soak MINUTES=60 SEED=7"
-    assert replay_command(7, 0.5) == "make soak MINUTES=0.5 SEED=7"
-    assert replay_command(7, 2, "commits-alone") == "make soak MINUTES=2 SEED=7 MISTAKE=commits-alone"

@@ -71,8 +71,8 @@ def configs(
     """
     given = given_options(context)
     action = one_action(given, tuple(ACTIONS))
-    for one in ("--add-config", "--add-config-file", "--delete-config"):
-        only_with(given, one, ("--alter",))
+    for option_name in ("--add-config", "--add-config-file", "--delete-config"):
+        only_with(given, option_name, ("--alter",))
     shortcuts = {
         "--topic": topic,
         "--client": client,
@@ -122,16 +122,14 @@ def _changes(
 
 
 def _describe(context: typer.Context, entities: Entities, *, describe_all: bool) -> None:
-    from quorate.tools.configs import describe, text
+    from quorate.tools.configs import actions, text
 
-    if entities.type in describe.QUOTA_TYPES:
+    if entities.type in actions.QUOTA_TYPES:
         _describe_quotas(context, entities)
         return
 
     async def ask(admin: "AdminClient") -> "list[DescribedEntity] | None":
-        return await describe.describe_entities(
-            admin, entities.type, entities.name, describe_all=describe_all
-        )
+        return await actions.describe_entities(admin, entities.type, entities.name, describe_all=describe_all)
 
     found = run(ask, context)
     if found is None:
@@ -149,13 +147,13 @@ def _describe(context: typer.Context, entities: Entities, *, describe_all: bool)
 
 
 def _describe_quotas(context: typer.Context, entities: Entities) -> None:
-    from quorate.tools.configs import describe, text
+    from quorate.tools.configs import actions, text
 
     async def ask(
         admin: "AdminClient",
     ) -> "tuple[Quotas, Results[str, UserScramCredentialsDescription] | None]":
-        quotas = await describe.describe_quotas(admin, entities)
-        if not describe.has_credentials(entities):
+        quotas = await actions.describe_quotas(admin, entities)
+        if not actions.has_credentials(entities):
             return quotas, None
         return quotas, await admin.describe_user_scram_credentials(entities.names)
 
@@ -168,9 +166,9 @@ def _describe_quotas(context: typer.Context, entities: Entities) -> None:
 
 
 def _alter(context: typer.Context, entities: Entities, changes: "Changes") -> None:
-    from quorate.tools.configs import alter, text
+    from quorate.tools.configs import actions, text
 
-    run(alter.alteration(entities, changes), context)
+    run(actions.alteration(entities, changes), context)
     show(
         context,
         lambda: text.updated_text(entities),

@@ -118,11 +118,11 @@ def resolve(
 
 
 def _check_types(types: Sequence[str]) -> None:
-    for one, count in Counter(types).items():
-        if one not in TYPES:
-            raise UsageError(f"--entity-type {one!r}: the type must be one of {', '.join(TYPES)}")
+    for entity_type, count in Counter(types).items():
+        if entity_type not in TYPES:
+            raise UsageError(f"--entity-type {entity_type!r}: the type must be one of {', '.join(TYPES)}")
         if count > 1:
-            raise UsageError(f"the entity type {one} is given {count} times; name each type once")
+            raise UsageError(f"the entity type {entity_type} is given {count} times; name each type once")
     if not types:
         raise UsageError(f"give --entity-type, or one of {', '.join((*SHORTCUTS, *DEFAULT_SHORTCUTS))}")
     if len(types) > 1 and set(types) != {USERS, CLIENTS}:

@@ -136,7 +136,7 @@ def _replica_json(replica: ReplicaDescription, quorum: QuorumDescription) -> dic
     return {
         "id": replica.node_id,
         "directoryId": None if replica.directory_id is None else uuid_to_text(replica.directory_id),
-        "endpoints": [endpoint_text(one) for one in quorum.nodes.get(replica.node_id, ())],
+        "endpoints": [endpoint_text(endpoint) for endpoint in quorum.nodes.get(replica.node_id, ())],
     }
 
 

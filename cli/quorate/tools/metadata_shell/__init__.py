@@ -2,7 +2,8 @@
 
     command.py         options; where the metadata comes from               files or a cluster
     sources.py         --snapshot, --directory: files to an image           reads files
-    tree/              image to nodes, lazily: what Kafka's shell shows     pure
+    tree.py            image to nodes, lazily: what Kafka's shell shows     pure
+    nodes.py           directories, files; differences of two trees         pure
     paths.py           paths and globs                                      pure
     shell_builtins.py  cat, cd, find, ls, tree ... over the tree            pure
     calls.py           a line to the command that it calls; completions; results as JSON   pure

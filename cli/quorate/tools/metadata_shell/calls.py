@@ -15,6 +15,7 @@ from typing import Any
 
 from quorate_protocol.plain_data import dataclass
 
+from quorate.tools.metadata_shell.nodes import Directory, Node, number_of
 from quorate.tools.metadata_shell.paths import Found, child_of, components_of
 from quorate.tools.metadata_shell.shell_builtins import (
     COMMANDS,
@@ -24,8 +25,6 @@ from quorate.tools.metadata_shell.shell_builtins import (
     effective_paths,
     walk,
 )
-from quorate.tools.metadata_shell.tree import Directory, Node
-from quorate.tools.metadata_shell.tree.nodes import number_of
 
 
 class CommandLineError(Exception):
@@ -74,14 +73,14 @@ def parse_call(words: Sequence[str], *, is_interactive: bool) -> Call | None:
 
 
 def _command(name: str, *, is_interactive: bool) -> Command:
-    known = [one for one in COMMANDS.values() if is_interactive or not one.is_interactive]
+    known = [command for command in COMMANDS.values() if is_interactive or not command.is_interactive]
     for command in known:
         if command.name == name:
             return command
-    meant = [one.name for one in known if one.name.startswith(name)]
+    meant = [command.name for command in known if command.name.startswith(name)]
     if len(meant) == 1:
         raise CommandLineError(f"invalid choice: '{name}': did you mean '{meant[0]}'?")
-    names = ", ".join(f"'{one.name}'" for one in known)
+    names = ", ".join(f"'{command.name}'" for command in known)
     raise CommandLineError(f"invalid choice: '{name}' (choose from {names})")
 
 
@@ -128,38 +127,38 @@ def content_of(call: Call, state: ShellState) -> Any:
 
 def _found(state: ShellState, command: str, globs: Sequence[str]) -> Iterator[Found]:
     for glob in globs:
-        one = None
-        for one in state.find(glob):
-            yield one
-        if one is None:
+        match = None
+        for match in state.find(glob):
+            yield match
+        if match is None:
             raise NotThereError(f"{command}: {glob}: no such file or directory")
 
 
 def _cat(found: list[Found]) -> Any:
     content = {}
-    for one in found:
-        if isinstance(one.node, Directory):
-            raise NotThereError(f"cat: {one.path}: is a directory")
-        content[one.path] = one.node.data()
+    for file in found:
+        if isinstance(file.node, Directory):
+            raise NotThereError(f"cat: {file.path}: is a directory")
+        content[file.path] = file.node.data()
     return content
 
 
 def _find(found: list[Found]) -> Any:
-    return [path for one in found for path in walk(one.path, one.node)]
+    return [path for match in found for path in walk(match.path, match.node)]
 
 
 def _ls(found: list[Found]) -> Any:
     return [
         {
-            "path": one.path,
-            "children": one.node.sorted_names() if isinstance(one.node, Directory) else None,
+            "path": match.path,
+            "children": match.node.sorted_names() if isinstance(match.node, Directory) else None,
         }
-        for one in found
+        for match in found
     ]
 
 
 def _tree(found: list[Found]) -> Any:
-    return {one.path: _nested(one.node) for one in found}
+    return {match.path: _nested(match.node) for match in found}
 
 
 def _nested(node: Node) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from quorate_protocol.image import ImageState, Provenance
 
     from quorate.tools.metadata_shell.calls import Call
-    from quorate.tools.metadata_shell.tree import Node
+    from quorate.tools.metadata_shell.nodes import Node
 
 app = tool_app()
 
@@ -53,7 +53,7 @@ class _Files:
 
 
 class ShellCommand(ToolCommand):
-    """A command with the names that proposals give its options (KIP-631, KIP-919); no release has them."""
+    """A command with the names that KIP-919 gives its options, which no release of Kafka has."""
 
     DEPRECATED_CONFIG = "--config"
     CONTROLLER_NAMES = (*ToolCommand.CONTROLLER_NAMES, "-q")
@@ -84,12 +84,12 @@ def metadata_shell(
     at: Annotated[
         str | None,
         option(
-            "MOMENT",
-            "With --lake: a time (UTC) such as 2026-01-31T12:00:00, or an offset, before whose record it is.",
+            "TIME",
+            "With --lake: a time (UTC) such as 2026-01-31T12:00:00, or an offset: the state before its record.",
         ),
     ] = None,
     cluster_id: Annotated[
-        str | None, option(None, "With --lake: the cluster. Default: the only one of the lake.")
+        str | None, option(None, "With --lake: the cluster (default: the only one of the lake).")
     ] = None,
 ) -> None:
     """Browse a cluster's metadata as a tree of directories and files.
@@ -154,7 +154,7 @@ def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterat
     if options.bootstrap_server is not None:
         raise UsageError("brokers do not serve the metadata log: give --bootstrap-controller")
     given = (files.snapshot, files.directory, files.lake, options.bootstrap_controller)
-    if sum(one is not None for one in given) != 1:
+    if sum(source is not None for source in given) != 1:
         raise UsageError("give one of --snapshot, --directory, --lake and --bootstrap-controller")
     for name, value in (("--at", files.at), ("--cluster-id", files.cluster_id)):
         if value is not None and files.lake is None:
@@ -212,7 +212,7 @@ def _live(context: typer.Context) -> Iterator[_Source]:
     import asyncio  # reading files does not need it
 
     from quorate_admin.errors import AdminError
-    from quorate_admin.observing import LiveImage
+    from quorate_admin.metadata_log import LiveImage
 
     from quorate.tools.metadata_shell.sources import visible
 

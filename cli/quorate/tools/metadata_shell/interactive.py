@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from quorate.tools.metadata_shell.calls import CommandLineError, completions, parse_call, words_of
+from quorate.tools.metadata_shell.nodes import Node
 from quorate.tools.metadata_shell.shell_builtins import ShellState
-from quorate.tools.metadata_shell.tree import Node
 
 PROMPT = ">> "
 HISTORY_MAX = 500

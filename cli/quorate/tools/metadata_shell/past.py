@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from pyspark_quorate.past.image import Moment, Playback
     from quorate_protocol.image import ImageState, Provenance
 
-    from quorate.tools.metadata_shell.tree import Node
-    from quorate.tools.metadata_shell.tree.differences import Difference
+    from quorate.tools.metadata_shell.nodes import Difference, Node
 
 _OFFSET_MAX = 2**63 - 1
 
@@ -32,7 +31,7 @@ def parse_moment(text: str) -> "Moment":
         time = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is no moment; write a time such as 2026-01-31 or 2026-01-31T12:00:00Z (UTC), or an offset"
+            f"{text!r} is neither a time, such as 2026-01-31 or 2026-01-31T12:00:00Z (UTC), nor an offset"
         ) from None
     zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return Moment(time_us=round(zoned.timestamp() * 1_000_000))
@@ -53,7 +52,7 @@ def open_history(location: str, cluster_id: str | None) -> "Playback":
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """Two moments of a history."""
 
     before: "Moment"
@@ -69,7 +68,7 @@ class Changes:
     differences: Sequence["Difference"]
 
 
-def parse_span(before: str, after: str | None) -> Span:
+def parse_span(before: str, after: str | None) -> TimeSpan:
     """Parse two moments. Without the second one, the span ends with the history.
 
     Raises:
@@ -77,7 +76,7 @@ def parse_span(before: str, after: str | None) -> Span:
     """
     from pyspark_quorate.past.image import Moment
 
-    span = Span(parse_moment(before), Moment() if after is None else parse_moment(after))
+    span = TimeSpan(parse_moment(before), Moment() if after is None else parse_moment(after))
     for old, new in (
         (span.before.offset, span.after.offset),
         (span.before.time_us, span.after.time_us),
@@ -87,14 +86,14 @@ def parse_span(before: str, after: str | None) -> Span:
     return span
 
 
-def find_difference(location: str, cluster_id: str | None, span: Span) -> Changes:
+def find_difference(location: str, cluster_id: str | None, span: TimeSpan) -> Changes:
     """Find what changed in a cluster between two moments. Prints warnings about what is uncertain.
 
     Raises:
         LakeError: as `open_history`.
     """
+    from quorate.tools.metadata_shell.nodes import differences
     from quorate.tools.metadata_shell.sources import warn_of
-    from quorate.tools.metadata_shell.tree.differences import differences
 
     history = open_history(location, cluster_id)
     past = history.to(span.before)
@@ -107,8 +106,8 @@ def find_difference(location: str, cluster_id: str | None, span: Span) -> Change
 
 def _tree(image: "ImageState", where: "Provenance") -> "Node":
     """The shell's tree without provenance and without topics by id: one always differs, the other is also by name."""
+    from quorate.tools.metadata_shell.nodes import Directory, without
     from quorate.tools.metadata_shell.tree import image_root
-    from quorate.tools.metadata_shell.tree.nodes import Directory, without
 
     root = image_root(image, where, str).child("image")
     assert isinstance(root, Directory), "each image is a directory"
@@ -125,16 +124,16 @@ def difference_text(changes: Changes) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _difference_lines(one: "Difference") -> Iterator[str]:
-    if one.before is None:
-        yield f"+ {one.path}  {_value(one.after)}"
-    elif one.after is None:
-        yield f"- {one.path}  {_value(one.before)}"
-    elif not one.fields:
-        yield f"~ {one.path}  {_value(one.before)} -> {_value(one.after)}"
+def _difference_lines(difference: "Difference") -> Iterator[str]:
+    if difference.before is None:
+        yield f"+ {difference.path}  {_value(difference.after)}"
+    elif difference.after is None:
+        yield f"- {difference.path}  {_value(difference.before)}"
+    elif not difference.fields:
+        yield f"~ {difference.path}  {_value(difference.before)} -> {_value(difference.after)}"
     else:
-        yield f"~ {one.path}"
-        for name, (old, new) in one.fields.items():
+        yield f"~ {difference.path}"
+        for name, (old, new) in difference.fields.items():
             yield f"    {name}: {_value(old)} -> {_value(new)}"
 
 
@@ -148,12 +147,12 @@ def difference_json(changes: Changes) -> dict[str, Any]:
     return {
         "from": _place_json(changes.before),
         "to": _place_json(changes.after),
-        "added": {one.path: one.after for one in found if one.before is None},
-        "removed": {one.path: one.before for one in found if one.after is None},
+        "added": {difference.path: difference.after for difference in found if difference.before is None},
+        "removed": {difference.path: difference.before for difference in found if difference.after is None},
         "changed": {
-            one.path: {"before": one.before, "after": one.after}
-            for one in found
-            if one.before is not None and one.after is not None
+            difference.path: {"before": difference.before, "after": difference.after}
+            for difference in found
+            if difference.before is not None and difference.after is not None
         },
     }
 

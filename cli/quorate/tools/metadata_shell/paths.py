@@ -1,11 +1,98 @@
-"""Paths: from text to nodes. Pure."""
+"""Paths and globs: from text to nodes. Pure.
+
+A glob has one component of a path, as Kafka's GlobComponent reads it. A match takes time proportional to the length
+of the glob times the length of the name. A regular expression would try every way to divide the name among the
+stars, which takes exponential time.
+"""
 
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate.tools.metadata_shell.globs import Glob, parse_glob
-from quorate.tools.metadata_shell.tree import Directory, Node
+from quorate.tools.metadata_shell.nodes import Directory, Node
+
+
+class _Any(Enum):
+    ONE = auto()  # ?
+    MANY = auto()  # *
+
+
+_Step = str | _Any
+"""What one character of a name may be; MANY stays where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group `{a,b}`: its alternatives, each a sequence of steps."""
+
+    ways: tuple[tuple[_Step, ...], ...]
+
+
+class Glob:
+    """A pattern of names, with `*`, `?` and `{a,b}`."""
+
+    def __init__(self, parts: "list[_Step | _Group]") -> None:
+        self._parts = parts
+
+    def matches(self, name: str) -> bool:
+        """Whether the glob matches the whole name."""
+        reached = {0}  # the lengths of the prefixes of the name that the parts so far match
+        for part in self._parts:
+            ways = part.ways if isinstance(part, _Group) else ((part,),)
+            reached = {end for way in ways for end in _ends(way, name, reached)}
+        return len(name) in reached
+
+
+def _ends(steps: tuple[_Step, ...], name: str, starts: set[int]) -> set[int]:
+    """The positions in a name where a match of the steps can end, if it starts at one of `starts`."""
+    reached = starts
+    for step in steps:
+        if not reached:
+            break
+        if step is _Any.MANY:
+            reached = set(range(min(reached), len(name) + 1))
+        else:
+            reached = {at + 1 for at in reached if at < len(name) and step in (_Any.ONE, name[at])}
+    return reached
+
+
+def parse_glob(text: str) -> Glob | None:
+    """Parse a component of a path. Returns None if it is a plain name, or a malformed glob.
+
+    A backslash escapes the next character, but only in a glob; a plain name is looked up literally.
+    """
+    parts: list[_Step | _Group] = []
+    ways: list[list[_Step]] | None = None  # the alternatives of the open group
+    is_glob = False
+    for character, is_escaped in _characters(text):
+        step: _Step = character
+        if not is_escaped and character in "?*":
+            step, is_glob = _Any.ONE if character == "?" else _Any.MANY, True
+        elif not is_escaped and character == "{":
+            if ways is not None:
+                return None
+            ways, is_glob = [[]], True
+            continue
+        elif ways is not None and not is_escaped and character == ",":
+            ways.append([])
+            continue
+        elif ways is not None and not is_escaped and character == "}":
+            parts.append(_Group(tuple(map(tuple, ways))))
+            ways = None
+            continue
+        (parts if ways is None else ways[-1]).append(step)
+    return Glob(parts) if is_glob and ways is None else None
+
+
+def _characters(text: str) -> Iterator[tuple[str, bool]]:
+    """Yields each character, and whether a backslash escapes it."""
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            yield next(characters, character), True
+        else:
+            yield character, False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from functools import partial
 
 from quorate_protocol.plain_data import dataclass
 
+from quorate.tools.metadata_shell.nodes import Directory, Node
 from quorate.tools.metadata_shell.paths import Found, child_of, find_nodes
-from quorate.tools.metadata_shell.tree import Directory, Node
 
 _GAP = 2
 _COLUMN_WIDTH_MIN = 4
@@ -22,7 +22,7 @@ class ShellState:
     root: Node
     working_directory: str = "/"
     screen_width: int | None = None
-    """In characters; None without a terminal, where each name has a line of its own."""
+    """The width in characters; None without a terminal, where each name has a line of its own."""
     history: Sequence[str] = field(default_factory=list)
     """The lines that were entered."""
     is_done: bool = False
@@ -205,7 +205,7 @@ def _man(_: ShellState, names: Sequence[str]) -> Lines:
 
 
 def effective_paths(paths: Sequence[str]) -> Sequence[str]:
-    """The given paths; the working directory if there are none."""
+    """The given paths, by default the working directory."""
     return [path for path in paths if path] or ["."]
 
 

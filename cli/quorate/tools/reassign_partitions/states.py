@@ -111,7 +111,7 @@ def by_broker(replica: TopicPartitionReplica) -> tuple[int, str, int]:
 
 
 def moves_text(moves: LogDirMoves) -> str:
-    """Kafka's text, sorted by broker; an empty line if there are none."""
+    """Kafka's text, sorted by broker; an empty line without moves."""
     return "\n".join(_move_line(replica, moves[replica]) for replica in sorted(moves, key=by_broker)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions. Reassignments that go on, because a broker is away, are in test_changes.py."""
+"""kafka-reassign-partitions. Reassignments that do not end, because a broker is away, are in test_changes.py."""
 
 from kit.parity.harness import Case, Ends
 

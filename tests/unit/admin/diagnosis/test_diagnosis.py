@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from kit.replicas import NOW_MS, replica
 from quorate_admin.diagnosis import (
     Blocker,
     Code,
@@ -28,26 +29,11 @@ from quorate_admin.types.cluster import (
 )
 from quorate_protocol.kafka.releases import RELEASES, Release
 
-NOW_MS = 1_700_000_000_000
 BOOTSTRAP = "--bootstrap-controller c:9093"
 COMMANDS = Commands(BOOTSTRAP, BOOTSTRAP)
-DIRECTORY = uuid.UUID(int=1 << 100)
 LONG_AGO_MS = NOW_MS - 60_000
 SINCE_MS = NOW_MS - 3_600_000
 """When the leader of these tests was elected."""
-
-
-def replica(
-    node_id: int, fetched_ms: int | None = NOW_MS, caught_up_ms: int | None = NOW_MS, end: int = 100
-) -> ReplicaDescription:
-    """A replica of the log, in the eyes of the leader."""
-    return ReplicaDescription(
-        node_id=node_id,
-        directory_id=DIRECTORY,
-        log_end_offset=end,
-        last_fetch_ms=fetched_ms,
-        last_caught_up_ms=caught_up_ms,
-    )
 
 
 def quorum(
@@ -122,7 +108,9 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 
 def test_an_address_that_leads_elsewhere_is_found_unless_its_node_is_gone() -> None:
     facts = healthy(controllers=controllers(1, 2, 3, 99), misrouted={3: "h:9093", 99: "h:9094"})
-    (finding,) = (one for one in found(facts).findings if one.code is Code.ADDRESS_LEADS_ELSEWHERE)
+    (finding,) = (
+        candidate for candidate in found(facts).findings if candidate.code is Code.ADDRESS_LEADS_ELSEWHERE
+    )
     assert (finding.severity, finding.node_kind, finding.node_id) == (
         Severity.WARNING,
         NodeKind.CONTROLLER,
@@ -143,7 +131,7 @@ def test_only_notes_are_healthy_and_the_worst_comes_first() -> None:
 # The quorum
 
 
-def test_a_lost_leader_names_who_does_not_answer() -> None:
+def test_a_lost_leader_names_the_silent_voters() -> None:
     finding = only(
         healthy(quorum=None, quorum_problem="no leader", outlooks=(), unreachable={2: "refused", 10: "x"})
     )
@@ -390,7 +378,7 @@ def test_a_live_node_that_lacks_levels_of_later_releases_is_no_finding(release: 
 
 
 def test_a_live_broker_of_an_older_release_than_another_is_a_finding() -> None:
-    """An upgrade that stopped half way is told."""
+    """An upgrade that stopped half way is reported."""
     older, newer = list(RELEASES.values())[-2:]
     level = older.metadata_version
     old = Blocker(kind=NodeKind.BROKER, node_id=10, lowest=7, highest=level)
@@ -426,7 +414,7 @@ def test_a_silent_voter_that_blocks_is_taken_out_first() -> None:
         quorum=voters,
         controllers=controllers(1, 2, 3, 4, 5),
     )
-    finding = next(one for one in found(facts).findings if one.code is Code.FEATURE_BLOCKED)
+    finding = next(candidate for candidate in found(facts).findings if candidate.code is Code.FEATURE_BLOCKED)
     assert [command.split()[1] for command in finding.commands] == ["metadata-quorum", "cluster", "features"]
     assert "Start controller 5 with newer software" in (finding.advice or "")
 
@@ -536,7 +524,7 @@ def test_a_metadata_version_that_could_be_newer_is_a_note(
         )
 
 
-def test_what_can_not_be_known_is_told() -> None:
+def test_what_can_not_be_known_is_reported() -> None:
     finding = only(healthy(outlooks=(), outlook_problem="CLUSTER_AUTHORIZATION_FAILED"))
     assert (finding.code, finding.severity) == (Code.FEATURE_UNKNOWN, Severity.WARNING)
 

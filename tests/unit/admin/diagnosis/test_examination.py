@@ -1,11 +1,11 @@
-"""What an examination does while the leader may be too new to have heard from every node."""
+"""Examinations while the leader may be too new: not every node has fetched from it."""
 
 import asyncio
-import uuid
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from kit.replicas import NOW_MS, replica
 from quorate_admin import examination
 from quorate_admin.diagnosis import (
     Code,
@@ -20,25 +20,17 @@ from quorate_admin.diagnosis import (
 from quorate_admin.errors import RequestTimeoutError
 from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
-NOW_MS = 1_700_000_000_000
 LATER_MS = NOW_MS + 5_001
-
-
-def replica(node_id: int, fetched_ms: int) -> ReplicaDescription:
-    """A replica that fetched, and had everything, at that time."""
-    return ReplicaDescription(
-        node_id=node_id,
-        directory_id=uuid.UUID(int=node_id),
-        log_end_offset=1,
-        last_fetch_ms=fetched_ms,
-        last_caught_up_ms=fetched_ms,
-    )
 
 
 def quorum(now_ms: int, *observers: ReplicaDescription, epoch: int = 3) -> QuorumDescription:
     """A quorum of one voter, whose clock is `now_ms`."""
     return QuorumDescription(
-        leader_id=1, leader_epoch=epoch, high_watermark=1, voters=(replica(1, now_ms),), observers=observers
+        leader_id=1,
+        leader_epoch=epoch,
+        high_watermark=1,
+        voters=(replica(1, now_ms, now_ms),),
+        observers=observers,
     )
 
 
@@ -67,7 +59,7 @@ FACTS = Examination(
     ("later", "presence"),
     [
         (quorum(LATER_MS), Presence.GONE),
-        (quorum(LATER_MS, replica(99, LATER_MS)), Presence.ALIVE),
+        (quorum(LATER_MS, replica(99, LATER_MS, LATER_MS)), Presence.ALIVE),
         (quorum(LATER_MS, epoch=4), Presence.UNKNOWN),
         (None, Presence.UNKNOWN),
     ],
@@ -102,7 +94,7 @@ async def test_a_new_leader_is_asked_again_about_a_broker_without_a_registration
     tally = PartitionTally(registered=())
     tally.add("t", 0, replicas=(10,), isr=(), has_leader=False, min_isr=None)
     unheard = replace(FACTS, controllers={}, partitions=tally.facts())
-    leader = Leader(quorum(LATER_MS, replica(10, LATER_MS)))
+    leader = Leader(quorum(LATER_MS, replica(10, LATER_MS, LATER_MS)))
     facts = await examination._with_new_leader_heard(leader, unheard, 0)  # type: ignore[arg-type]
     codes = [finding.code for finding in diagnose(facts).findings]
     assert Code.BROKER_NOT_REGISTERED in codes
@@ -110,7 +102,7 @@ async def test_a_new_leader_is_asked_again_about_a_broker_without_a_registration
 
 
 async def test_a_leader_that_has_led_long_enough_is_asked_once() -> None:
-    heard = replace(FACTS, quorum=quorum(NOW_MS, replica(99, NOW_MS)))
+    heard = replace(FACTS, quorum=quorum(NOW_MS, replica(99, NOW_MS, NOW_MS)))
     for facts in (replace(FACTS, leader_since_ms=NOW_MS - 5_001), heard, Examination()):
         leader = Leader(None)
         assert await examination._with_new_leader_heard(leader, facts, 0) is facts  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The past of a blocker, told from rows of a lake."""
+"""The past of a blocker, from rows of a lake."""
 
 from dataclasses import replace
 from typing import Any
@@ -103,7 +103,7 @@ def test_the_past_of_a_ghost() -> None:
     reported = past_json(past)
     assert reported["blocksSince"] == {"metadata.version": {"level": 28, "time": at(20), "exact": True}}
     assert reported["voterUntil"] == {"time": at(15), "exact": True}
-    assert [one["nodeId"] for one in reported["addressesNowOf"]] == [98]
+    assert [heir["nodeId"] for heir in reported["addressesNowOf"]] == [98]
 
 
 def test_the_past_of_a_broker() -> None:

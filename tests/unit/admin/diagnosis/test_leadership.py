@@ -24,7 +24,7 @@ def stock(node_id: int, /, **facts: object) -> AskedController:
 
 
 def silent(node_id: int, *, is_refused: bool = True) -> AskedController:
-    """An address at which nobody answers."""
+    """An address at which no server answers."""
     return AskedController(
         address=f"h:{node_id}", problem=f"no connection to h:{node_id}", is_refused=is_refused
     )
@@ -45,14 +45,17 @@ def search(*asked: AskedController) -> QuorumSearch:
             "all voters answer, so an election is under way or fails",
         ),
         ([ours(1), ours(2, node_id=7), ours(3)], "voter 2 does not answer"),
-        ([stock(1), silent(2), silent(3)], "nobody answers at h:2, h:3"),
+        ([stock(1), silent(2), silent(3)], "no server answers at h:2, h:3"),
         ([stock(1), stock(2)], "2 controllers answer"),
         ([stock(1)], "one controller answers"),
         (
             [ours(1), ours(2, voters={}, is_empty=True), silent(3)],
             "voter 3 does not answer, voter 2 has an empty log",
         ),
-        ([ours(1), *(ours(one, voters={}, is_empty=True) for one in (2, 3))], "voters 2, 3 have empty logs"),
+        (
+            [ours(1), *(ours(node_id, voters={}, is_empty=True) for node_id in (2, 3))],
+            "voters 2, 3 have empty logs",
+        ),
     ],
 )
 def test_the_missing_voters_are_named(asked: list[AskedController], missing: str) -> None:
@@ -99,7 +102,7 @@ def test_refused_means_that_nobody_listens_anywhere() -> None:
         ([stock(1), silent(2)], "Start the controllers that are down: a majority"),
         ([ours(1), ours(2, voters={}, is_empty=True), silent(3)], "Start controller 3: a majority"),
         (
-            [ours(1), *(ours(one, voters={}, is_empty=True) for one in (2, 3))],
+            [ours(1), *(ours(node_id, voters={}, is_empty=True) for node_id in (2, 3))],
             "A majority of the voters needs its logs: give controllers 2, 3 the former disks, or recover the quorum",
         ),
     ],

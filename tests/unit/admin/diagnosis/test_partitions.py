@@ -5,6 +5,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from kit.replicas import NOW_MS, replica
 from quorate_admin.diagnosis import (
     Code,
     Commands,
@@ -28,20 +29,8 @@ from quorate_protocol.records.generated import (
     TopicRecord,
 )
 
-NOW_MS = 1_700_000_000_000
 AT = "--bootstrap-controller c:9093"
 NOBODY = UUID(int=0)
-
-
-def replica(node_id: int, age_ms: int = 0) -> ReplicaDescription:
-    """A replica of the metadata log that fetched so long ago."""
-    return ReplicaDescription(
-        node_id=node_id,
-        directory_id=UUID(int=node_id),
-        log_end_offset=9,
-        last_fetch_ms=NOW_MS - age_ms,
-        last_caught_up_ms=NOW_MS - age_ms,
-    )
 
 
 def cluster(
@@ -79,10 +68,10 @@ def cluster(
             for controller in controllers
         },
         brokers={
-            one: RegisteredNode(
-                kind=NodeKind.BROKER, node_id=one, endpoints=((f"b{one}", 9092),), fenced=fenced
+            broker_id: RegisteredNode(
+                kind=NodeKind.BROKER, node_id=broker_id, endpoints=((f"b{broker_id}", 9092),), fenced=fenced
             )
-            for one, fenced in (brokers or {}).items()
+            for broker_id, fenced in (brokers or {}).items()
         },
         is_log_read=True,
         partitions=partitions,
@@ -171,7 +160,7 @@ def test_an_image_is_counted_with_its_dynamic_configs() -> None:
     assert (facts.topics, facts.partitions) == (2, 4)
     assert facts.offline.examples == ("a-1", "b-1")
     assert (facts.under_min_isr.examples, facts.min_isr_unknown) == (("a-0",), 1)
-    assert {node_id: one.count for node_id, one in facts.unregistered.items()} == {11: 4}
+    assert {node_id: partitions.count for node_id, partitions in facts.unregistered.items()} == {11: 4}
     general = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2")
     image.replay_batch([general], base_offset=image.end_offset, epoch=1, timestamp_ms=0)
     facts = partitions_of_image(image)
@@ -199,7 +188,7 @@ def test_findings_stay_short_in_a_large_cluster() -> None:
     [
         ([replica(20)], "broker-not-registered/broker-20", "Restart broker 20: "),
         ([], "replicas-without-broker/broker-20", "Start broker 20: "),
-        ([replica(20, 5_001)], "replicas-without-broker/broker-20", "Start broker 20: "),
+        ([replica(20, NOW_MS - 5_001)], "replicas-without-broker/broker-20", "Start broker 20: "),
     ],
 )
 def test_a_broker_without_a_registration_runs_or_is_gone(
@@ -229,7 +218,7 @@ def test_the_advice_for_partitions_without_a_leader_names_the_broker(
 ) -> None:
     finding = found(cluster(tally(("t", (10,), (), False, None)), brokers=brokers))["partitions-offline"]
     assert (finding.advice or "").startswith(advice)
-    first = min(one for one, fenced in brokers.items() if not fenced)
+    first = min(broker_id for broker_id, fenced in brokers.items() if not fenced)
     assert finding.commands[0].startswith(f"quorate topics --bootstrap-server b{first}:9092")
     assert finding.commands[0].endswith(" --describe --unavailable-partitions")
 
@@ -261,7 +250,7 @@ def test_a_broker_with_replicas_is_not_proposed_to_be_unregistered(
     [
         ({}, ["controller-could-vote/controller-4"]),
         ({"kraft_version": 0}, []),
-        ({"observers": [replica(4, 60_000)]}, ["ghost-controller/controller-4"]),
+        ({"observers": [replica(4, NOW_MS - 60_000)]}, ["ghost-controller/controller-4"]),
         ({"controllers": (1, 2, 3)}, ["observer-not-registered/node-4"]),
         ({"controllers": (1, 2, 3), "metadata_version": 14}, []),
         ({"controllers": (1, 2, 3), "brokers": {4: False}}, []),
@@ -273,12 +262,12 @@ def test_a_broker_with_replicas_is_not_proposed_to_be_unregistered(
     ],
 )
 def test_what_an_observer_is(changes: dict[str, object], expected: list[str]) -> None:
-    """A controller that could vote, a ghost that runs and one that is gone are told apart."""
+    """A controller that could vote, a ghost that runs and one that is gone are different findings."""
     given: dict[str, object] = {"observers": [replica(4)], "controllers": (1, 2, 3, 4), **changes}
     assert [*found(cluster(**given))] == expected  # type: ignore[arg-type]
 
 
-def test_a_ghost_at_whose_address_somebody_answers_is_not_called_gone() -> None:
+def test_a_ghost_at_whose_address_a_server_answers_is_not_called_gone() -> None:
     facts = cluster(controllers=(1, 2, 3, 4), unidentified=frozenset({4}))
     ghost = found(facts)["ghost-controller/controller-4"]
     assert "no such node runs" not in ghost.message + ghost.evidence

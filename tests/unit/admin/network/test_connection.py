@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.types import TopicName
-from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, answer
+from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, response_to
 from kit.waiting import HANG_S
 from quorate_admin.config import Address
 from quorate_admin.errors import (
@@ -52,7 +52,7 @@ async def test_versions_are_agreed_with_servers_of_any_age(api_versions_max: int
     assert len(requests) == len(asked)
 
 
-async def test_the_server_is_told_whom_we_mean() -> None:
+async def test_the_server_gets_the_expected_identity() -> None:
     """KIP-1242's request."""
     async with FakeCluster() as cluster:
         for identity in (Identity(CLUSTER_ID, 1), None):
@@ -88,15 +88,17 @@ async def test_old_servers_are_not_asked_to_check() -> None:
         await connection.close()
 
 
-async def test_an_error_in_api_versions_is_told() -> None:
+async def test_an_error_in_api_versions_is_reported() -> None:
     async with FakeCluster() as cluster:
-        cluster.handle("ApiVersions", lambda _: answer("ApiVersions", error_code=ErrorCode.invalid_request))
+        cluster.handle(
+            "ApiVersions", lambda _: response_to("ApiVersions", error_code=ErrorCode.invalid_request)
+        )
         with pytest.raises(ServerError, match=r"^INVALID_REQUEST: This most likely occurs"):
             await connect(cluster)
 
 
 async def test_the_highest_common_version_is_spoken() -> None:
-    """Old servers work, and what they lack is told."""
+    """Old servers work, and what they lack is an error."""
     async with FakeCluster() as cluster:
         cluster.nodes[1].apis = {ApiKey.API_VERSIONS: (0, 5), DESCRIBE_CLUSTER.key: (0, 1)}
         connection = await connect(cluster)
@@ -135,7 +137,7 @@ async def test_silence_is_a_timeout_and_costs_the_connection() -> None:
     async with FakeCluster() as cluster:
         cluster.handle("DescribeCluster", lambda _: SILENCE)
         connection = await connect(cluster)
-        with pytest.raises(RequestTimeoutError, match=r"no answer from .* in 20 ms"):
+        with pytest.raises(RequestTimeoutError, match=r"no response from .* in 20 ms"):
             await connection.request(describe_cluster(), 20)
         assert not connection.is_open
         with pytest.raises(ConnectionFailedError):
@@ -172,7 +174,7 @@ async def test_overlapping_requests_get_their_own_answers() -> None:
     async with FakeCluster() as cluster:
         cluster.handle(
             "DescribeCluster",
-            lambda _: answer("DescribeCluster", controller_id=len(cluster.received("DescribeCluster"))),
+            lambda _: response_to("DescribeCluster", controller_id=len(cluster.received("DescribeCluster"))),
         )
         connection = await connect(cluster)
         responses = await asyncio.gather(*(connection.request(describe_cluster(), 5000) for _ in range(250)))

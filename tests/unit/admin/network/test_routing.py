@@ -3,14 +3,14 @@
 from random import Random
 
 from quorate_admin.config import Address, AdminConfig
-from quorate_admin.network.routing import Ask, Discover, Misrouted, Routing, Target, To, Wait
+from quorate_admin.network.routing import Discover, Misrouted, Routing, Send, Target, To, Wait
 
 FRONT, ONE, TWO, THREE = (Address(host, 9092) for host in ("front", "one", "two", "three"))
 NODES = {1: ONE, 2: TWO, 3: THREE}
 
 
 def routing(**policy: object) -> Routing:
-    """One that controllers are asked by, with one bootstrap address."""
+    """The routing of a client of controllers, with one bootstrap address."""
     defaults: dict[str, object] = {
         "bootstrap_controllers": (FRONT,),
         "metadata_recovery_rebootstrap_trigger_ms": 10_000,
@@ -23,9 +23,9 @@ def unconnected(_: Address) -> int | None:
     return None
 
 
-def learn(told: Routing, now_ms: int = 0, controller_id: int = 1) -> None:
-    """The bootstrap address tells three nodes."""
-    told.discovered(
+def learn(client: Routing, now_ms: int = 0, controller_id: int = 1) -> None:
+    """The bootstrap address describes three nodes."""
+    client.discovered(
         Target(address=FRONT), cluster_id="c", nodes=NODES, controller_id=controller_id, now_ms=now_ms
     )
 
@@ -36,7 +36,7 @@ def test_it_begins_with_a_look_at_the_bootstrap_address_and_no_identity() -> Non
     assert fresh.next_step(To.ANY, 0, unconnected) == Discover(target=Target(address=FRONT))
     learn(fresh)
     wanted = Target(address=ONE, node_id=1, cluster_id="c", is_checked=True)
-    assert fresh.next_step(To.CONTROLLER, 0, unconnected) == Ask(target=wanted)
+    assert fresh.next_step(To.CONTROLLER, 0, unconnected) == Send(target=wanted)
 
 
 def test_without_news_for_the_triggers_time_it_begins_again() -> None:
@@ -53,7 +53,7 @@ def test_without_news_for_the_triggers_time_it_begins_again() -> None:
         looks += 1
         waiting.succeeded(step.target)
         if step.target.node_id is not None:
-            waiting.failed(step.target, now_ms - 10_000)  # connected, but without an answer; not in backoff
+            waiting.failed(step.target, now_ms - 10_000)  # connected, but without a response; not in backoff
         now_ms += 50
         assert now_ms < 20_000
     assert 10_000 < now_ms < 12_000
@@ -73,7 +73,7 @@ def test_one_lost_node_is_not_a_lost_cluster() -> None:
     assert losing.rebootstraps == 1
 
 
-def test_a_dead_node_that_has_told_nothing_yet_holds_nobody_up() -> None:
+def test_a_dead_node_that_has_described_nothing_yet_delays_no_request() -> None:
     """A ghost that is listed among the controllers costs a try, not the whole time limit."""
     haunted = routing()
     learn(haunted)
@@ -92,11 +92,11 @@ def test_the_least_loaded_connection_is_used() -> None:
     loads = {TWO: 3, THREE: 1}
     for load, expected in ((loads.get, 3), (unconnected, 1)):
         step = loaded.next_step(To.ANY, 0, load)
-        assert isinstance(step, Ask)
+        assert isinstance(step, Send)
         assert step.target.node_id == expected
 
 
-def test_who_told_in_vain_is_not_the_next_to_be_believed() -> None:
+def test_a_node_that_described_in_vain_is_not_the_next_to_be_believed() -> None:
     doubting = routing()
     learn(doubting)
     asked = []

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, answer
+from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.config import MetadataRecoveryStrategy
 from quorate_admin.errors import (
@@ -18,8 +18,8 @@ from quorate_admin.network.transport import Transport
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.wire.server import Request
 
-REFUSED = answer("UnregisterBroker", error_code=ErrorCode.not_controller)
-DONE = answer("UnregisterBroker")
+REFUSED = response_to("UnregisterBroker", error_code=ErrorCode.not_controller)
+DONE = response_to("UnregisterBroker")
 
 
 def quick(**overrides: object) -> dict[str, object]:
@@ -78,7 +78,7 @@ async def test_a_lost_connection_is_made_again() -> None:
         assert cluster.nodes[1].connections == 2
 
 
-async def test_when_nobody_answers_the_reasons_are_told_by_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_when_no_node_answers_each_address_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms, later_ms = Transport._now_ms, [0]
     monkeypatch.setattr(Transport, "_now_ms", lambda transport: now_ms(transport) + later_ms[-1])
 
@@ -95,7 +95,7 @@ async def test_when_nobody_answers_the_reasons_are_told_by_address(monkeypatch: 
             with pytest.raises(UnreachableError) as failed:
                 await admin.describe_cluster()
     assert failed.value.reasons[gone].startswith(f"no connection to {gone}")
-    assert failed.value.reasons[silent].startswith(f"no answer from {silent} in ")
+    assert failed.value.reasons[silent].startswith(f"no response from {silent} in ")
 
 
 async def test_a_request_that_is_never_answered_is_a_timeout() -> None:
@@ -118,7 +118,7 @@ async def test_retries_bound_the_tries() -> None:
 
 
 async def test_other_errors_are_the_servers_word() -> None:
-    refusal = answer(
+    refusal = response_to(
         "UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No broker 7."
     )
     async with FakeCluster((1, 2)) as cluster:
@@ -135,7 +135,7 @@ async def test_other_errors_are_the_servers_word() -> None:
     ("is_controllers", "said"),
     [(False, "is a broker, not a controller"), (True, "is a controller, not a broker")],
 )
-async def test_nodes_of_the_other_kind_are_told(is_controllers: bool, said: str) -> None:
+async def test_nodes_of_the_other_kind_are_reported(is_controllers: bool, said: str) -> None:
     """KIP-919's mistakes are named, at once."""
     async with FakeCluster(is_controllers=is_controllers) as cluster:
         key = "bootstrap_servers" if is_controllers else "bootstrap_controllers"
@@ -144,9 +144,9 @@ async def test_nodes_of_the_other_kind_are_told(is_controllers: bool, said: str)
                 await admin.describe_cluster()
 
 
-async def test_controllers_that_do_not_know_each_other_are_told() -> None:
+async def test_controllers_that_do_not_know_each_other_are_reported() -> None:
     """An old metadata.version is named as the reason."""
-    refusal = answer("DescribeCluster", error_code=ErrorCode.unsupported_endpoint_type)
+    refusal = response_to("DescribeCluster", error_code=ErrorCode.unsupported_endpoint_type)
     async with FakeCluster(is_controllers=True) as cluster:
         cluster.handle("DescribeCluster", lambda _: refusal)
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
@@ -164,7 +164,7 @@ async def test_a_controller_that_has_found_no_leader_yet_is_asked_again(is_known
             del cluster.handlers["DescribeCluster"]
             if is_known_by_then:
                 cluster.finalized_features, cluster.finalized_features_epoch = later
-            return answer("DescribeCluster", error_code=ErrorCode.unsupported_version)
+            return response_to("DescribeCluster", error_code=ErrorCode.unsupported_version)
 
         cluster.finalized_features, cluster.finalized_features_epoch = levels
         cluster.handle("DescribeCluster", refuse)
@@ -173,7 +173,9 @@ async def test_a_controller_that_has_found_no_leader_yet_is_asked_again(is_known
 
 
 async def test_a_low_level_is_reported_at_once() -> None:
-    refusal = answer("DescribeCluster", error_code=ErrorCode.unsupported_version, error_message="Too low.")
+    refusal = response_to(
+        "DescribeCluster", error_code=ErrorCode.unsupported_version, error_message="Too low."
+    )
     async with FakeCluster(is_controllers=True) as cluster:
         cluster.finalized_features = {"metadata.version": 14}
         cluster.handle("DescribeCluster", lambda _: refusal)
@@ -183,7 +185,7 @@ async def test_a_low_level_is_reported_at_once() -> None:
         assert len(cluster.received("DescribeCluster")) == 1
 
 
-async def test_servers_before_describe_cluster_are_told() -> None:
+async def test_servers_before_describe_cluster_are_reported() -> None:
     async with FakeCluster(is_controllers=True) as cluster:
         del cluster.nodes[1].apis[60]
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
@@ -232,7 +234,7 @@ async def test_the_check_can_be_switched_off(settings: dict[str, object]) -> Non
 
 
 async def test_another_cluster_at_known_addresses_is_found_out_without_the_servers_help() -> None:
-    """Kafka 4.3 checks nothing, but tells its cluster id."""
+    """Kafka 4.3 checks nothing, but returns its cluster id."""
     async with (
         FakeCluster((1,), api_versions_max=4) as home,
         FakeCluster((1,), cluster_id="another-cluster-1234-A", api_versions_max=4) as stranger,
@@ -254,7 +256,7 @@ async def test_another_cluster_at_known_addresses_is_found_out_without_the_serve
 async def test_without_the_check_the_answer_of_another_cluster_is_taken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Switched off means off, but it is told."""
+    """Switched off, but still logged."""
     async with (
         FakeCluster((1,)) as home,
         FakeCluster((1,), cluster_id="another-cluster-1234-A") as stranger,
@@ -296,8 +298,8 @@ async def test_with_strategy_none_lost_nodes_stay_lost() -> None:
 
 
 async def test_a_server_may_send_everybody_back_to_the_bootstrap_addresses() -> None:
-    """KIP-1102's REBOOTSTRAP_REQUIRED in an answer."""
-    responses = iter((answer("UnregisterBroker", error_code=ErrorCode.rebootstrap_required), DONE))
+    """KIP-1102's REBOOTSTRAP_REQUIRED in a response."""
+    responses = iter((response_to("UnregisterBroker", error_code=ErrorCode.rebootstrap_required), DONE))
     async with FakeCluster() as cluster:
         cluster.handle("UnregisterBroker", lambda _: next(responses))
         async with AdminClient(bootstrap_servers=cluster.bootstrap, **quick()) as admin:

@@ -5,7 +5,17 @@ import uuid
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
+from kit.fake_cluster import (
+    CLUSTER_ID,
+    HANG_UP,
+    SILENCE,
+    FakeCluster,
+    FakeNode,
+    nested,
+    quorum_response,
+    replica_state,
+    response_to,
+)
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address
 from quorate_admin.diagnosis import judgement
@@ -30,11 +40,9 @@ NOW_MS = 1_000_000_000_000
 
 
 def replica(node_id: int, *, fetched_ms: int = -1, caught_up_ms: int = -1) -> Any:
-    """A voter or observer of an answer."""
-    return nested(
-        "DescribeQuorum",
-        "ReplicaState",
-        replica_id=node_id,
+    """A voter or observer of a response."""
+    return replica_state(
+        node_id,
         replica_directory_id=DIRECTORY_ID,
         log_end_offset=12,
         last_fetch_timestamp=fetched_ms,
@@ -49,28 +57,20 @@ def quorum(
     error: ErrorCode = ErrorCode.none,
     observers: Any = (),
 ) -> Any:
-    """An answer of the leader, who is caught up now."""
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
+    """A response of the leader, who is caught up now."""
+    return quorum_response(
+        replica(leader_id, caught_up_ms=NOW_MS),
+        *others,
+        observers=observers,
+        endpoints={leader_id: "h:9093"},
         error_code=error,
         leader_id=leader_id,
         leader_epoch=leader_epoch,
         high_watermark=11,
-        current_voters=(replica(leader_id, caught_up_ms=NOW_MS), *others),
-        observers=tuple(observers),
-    )
-    listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host="h", port=9093)
-    return answer(
-        "DescribeQuorum",
-        topics=(
-            nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,)),
-        ),
-        nodes=(nested("DescribeQuorum", "Node", node_id=leader_id, listeners=(listener,)),),
     )
 
 
-async def test_the_quorum_is_told_as_the_leader_knows_it() -> None:
+async def test_the_quorum_is_reported_as_the_leader_knows_it() -> None:
     reported = quorum(replica(2), observers=[replica(5, fetched_ms=NOW_MS - 3)])
     async with (
         FakeCluster(is_controllers=True, handlers={"DescribeQuorum": lambda _: reported}) as cluster,
@@ -85,7 +85,7 @@ async def test_the_quorum_is_told_as_the_leader_knows_it() -> None:
     assert found.nodes == {1: (RaftVoterEndpoint(name="CONTROLLER", host="h", port=9093),)}
 
 
-async def test_a_quorum_without_a_leader_is_asked_again_and_then_told() -> None:
+async def test_a_quorum_without_a_leader_is_asked_again_and_then_reported() -> None:
     responses = iter([quorum(error=ErrorCode.not_leader_or_follower)] * 2 + [quorum()])
     async with (
         FakeCluster(handlers={"DescribeQuorum": lambda _: next(responses)}) as cluster,
@@ -100,7 +100,7 @@ async def test_a_quorum_without_a_leader_is_asked_again_and_then_told() -> None:
 
 
 async def test_voters_are_added_and_removed_by_the_leader() -> None:
-    handlers = {name: lambda _, name=name: answer(name) for name in ("AddRaftVoter", "RemoveRaftVoter")}
+    handlers = {name: lambda _, name=name: response_to(name) for name in ("AddRaftVoter", "RemoveRaftVoter")}
     async with FakeCluster((1, 2), is_controllers=True, handlers=handlers) as cluster:
         cluster.controller_id = 2
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
@@ -119,7 +119,9 @@ async def test_voters_are_added_and_removed_by_the_leader() -> None:
 
 
 @pytest.mark.parametrize(("kind", "endpoint_type"), [("bootstrap_servers", 1), ("bootstrap_controllers", 2)])
-async def test_the_cluster_is_told_by_nodes_of_the_kind_that_is_asked(kind: str, endpoint_type: int) -> None:
+async def test_the_cluster_is_reported_by_nodes_of_the_kind_that_is_asked(
+    kind: str, endpoint_type: int
+) -> None:
     async with FakeCluster((1, 2), is_controllers=endpoint_type == 2) as cluster:
         async with AdminClient(**{kind: cluster.bootstrap}) as admin:  # type: ignore[arg-type]
             found = await admin.describe_cluster(
@@ -134,11 +136,11 @@ async def test_the_cluster_is_told_by_nodes_of_the_kind_that_is_asked(kind: str,
     )
 
 
-async def test_authorized_operations_are_told_if_asked_for() -> None:
+async def test_authorized_operations_are_reported_if_asked_for() -> None:
     for bits, expected in ((-(2**31), None), (0, frozenset()), (1 << 3 | 1 << 8, frozenset({3, 8}))):
-        told = answer("DescribeCluster", cluster_id="c", cluster_authorized_operations=bits)
+        described = response_to("DescribeCluster", cluster_id="c", cluster_authorized_operations=bits)
         async with (
-            FakeCluster(handlers={"DescribeCluster": lambda _, told=told: told}) as cluster,
+            FakeCluster(handlers={"DescribeCluster": lambda _, described=described: described}) as cluster,
             AdminClient(bootstrap_servers=cluster.bootstrap, follow_advertised=False) as admin,
         ):
             assert (await admin.describe_cluster()).authorized_operations == expected
@@ -155,7 +157,7 @@ async def test_features_come_fresh_from_the_node_that_is_meant() -> None:
 
 
 async def test_feature_levels_are_changed_together() -> None:
-    refusal = answer("UpdateFeatures", error_code=ErrorCode.invalid_update_version, error_message="No.")
+    refusal = response_to("UpdateFeatures", error_code=ErrorCode.invalid_update_version, error_message="No.")
     async with FakeCluster(handlers={"UpdateFeatures": lambda _: refusal}) as cluster:
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             updates = {
@@ -192,7 +194,7 @@ async def test_a_registration_is_sent_as_it_is() -> None:
         listeners=(ControllerListener(name="CONTROLLER", host="h", port=9093, security_protocol=1),),
         features={"metadata.version": (7, 30)},
     )
-    handlers = {"ControllerRegistration": lambda _: answer("ControllerRegistration")}
+    handlers = {"ControllerRegistration": lambda _: response_to("ControllerRegistration")}
     async with FakeCluster(is_controllers=True, handlers=handlers) as cluster:
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
             await admin.register_controller(registration)
@@ -219,7 +221,7 @@ async def test_a_registration_is_sent_as_it_is() -> None:
 
 async def test_unregistering_a_controller_needs_a_new_cluster() -> None:
     """KIP-1312's request, and a word about its age."""
-    handlers = {"UnregisterController": lambda _: answer("UnregisterController")}
+    handlers = {"UnregisterController": lambda _: response_to("UnregisterController")}
     async with (
         FakeCluster(is_controllers=True, handlers=handlers) as cluster,
         AdminClient(bootstrap_controllers=cluster.bootstrap) as admin,
@@ -244,10 +246,10 @@ def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 class Ghost:
     """A cluster of controllers 1 and 2, of which 2 may be a ghost."""
 
-    def __init__(self, told: Any, **options: Any) -> None:
+    def __init__(self, described: Any, **options: Any) -> None:
         self.cluster = FakeCluster((1, 2), is_controllers=True, **options)
-        self.cluster.handle("DescribeQuorum", lambda _: told)
-        self.cluster.handle("ControllerRegistration", lambda _: answer("ControllerRegistration"))
+        self.cluster.handle("DescribeQuorum", lambda _: described)
+        self.cluster.handle("ControllerRegistration", lambda _: response_to("ControllerRegistration"))
 
     async def refresh(self, **options: Any) -> list[Request]:
         """Ask controller 1; the registrations that arrived."""
@@ -272,7 +274,7 @@ async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("described", "said"),
     [
         (quorum(leader_id=2), "it leads the quorum"),
         (quorum(replica(2, fetched_ms=NOW_MS - 5_000)), "it fetched in the last 5000 ms"),
@@ -282,11 +284,11 @@ async def test_a_dead_controller_is_registered_with_what_the_active_one_runs() -
     ],
 )
 async def test_a_living_controller_is_left_alone(
-    told: Any, said: str, request: pytest.FixtureRequest
+    described: Any, said: str, request: pytest.FixtureRequest
 ) -> None:
     if said == "it answers at":
         request.getfixturevalue("short_silence")
-    ghost = Ghost(told)
+    ghost = Ghost(described)
     async with ghost.cluster:
         with pytest.raises(RefreshRefusedError, match=said):
             await ghost.refresh()
@@ -305,7 +307,7 @@ async def test_a_living_controller_is_left_alone(
 async def test_an_old_node_is_recognized_by_its_configuration(tells: ErrorCode, said: str | None) -> None:
     ghost = Ghost(quorum(), api_versions_max=4)
     result = nested("DescribeConfigs", "DescribeConfigsResult", error_code=tells, resource_name="2")
-    ghost.cluster.handle("DescribeConfigs", lambda _: answer("DescribeConfigs", results=(result,)))
+    ghost.cluster.handle("DescribeConfigs", lambda _: response_to("DescribeConfigs", results=(result,)))
     async with ghost.cluster:
         if said is None:
             assert len(await ghost.refresh()) == 1

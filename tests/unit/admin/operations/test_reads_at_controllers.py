@@ -1,4 +1,4 @@
-"""Reads that brokers serve, and of the controllers only those of Quorate: whom the client asks, and what it says."""
+"""Reads that brokers serve, and of controllers only those of Quorate: the nodes that the client asks, its errors."""
 
 import asyncio
 import uuid
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import UnsupportedEndpointError
 from quorate_admin.types.topics import TopicListing
@@ -29,7 +29,7 @@ def controllers(*of_quorate: int, active: int = 1) -> FakeCluster:
     for node_id in of_quorate:
         cluster.nodes[node_id].serves_reads = True
     for name in READS:
-        cluster.handle(name, lambda _, name=name: answer(name))
+        cluster.handle(name, lambda _, name=name: response_to(name))
     return cluster
 
 
@@ -62,12 +62,14 @@ def paged(request: Request) -> Any:
     """Two pages of all topics, whose first ends inside of `a`; or the topics of the request."""
     names = [topic.name for topic in request.body.topics]
     if names:
-        return answer("DescribeTopicPartitions", topics=tuple(described(name, 0) for name in sorted(names)))
+        return response_to(
+            "DescribeTopicPartitions", topics=tuple(described(name, 0) for name in sorted(names))
+        )
     if request.body.cursor is not None:
-        return answer("DescribeTopicPartitions", topics=(described("a", 1), described("b", 0)))
+        return response_to("DescribeTopicPartitions", topics=(described("a", 1), described("b", 0)))
     cursor = nested("DescribeTopicPartitions", "Cursor", topic_name="a", partition_index=1)
     first = (described("__consumer_offsets", 0), described("a", 0))
-    return answer("DescribeTopicPartitions", topics=first, next_cursor=cursor)
+    return response_to("DescribeTopicPartitions", topics=first, next_cursor=cursor)
 
 
 @pytest.mark.parametrize("name", READS)
@@ -120,7 +122,7 @@ async def test_others_answer_without_an_active_controller(active: int) -> None:
 
 async def test_brokers_are_asked_as_before() -> None:
     async with FakeCluster((1,)) as cluster:
-        cluster.handle("DescribeClientQuotas", lambda _: answer("DescribeClientQuotas"))
+        cluster.handle("DescribeClientQuotas", lambda _: response_to("DescribeClientQuotas"))
         async with AdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             await admin.describe_client_quotas()
         names = {request.body.client_software_name for request in cluster.received("ApiVersions")}
@@ -147,7 +149,7 @@ async def test_tokens_are_made_by_the_active_controller() -> None:
     """KIP-919's eighth tool."""
     async with controllers(active=2) as cluster:
         for name in ("RenewDelegationToken", "ExpireDelegationToken"):
-            cluster.handle(name, lambda _, name=name: answer(name))
+            cluster.handle(name, lambda _, name=name: response_to(name))
         async with AdminClient(bootstrap_controllers=cluster.bootstrap) as admin:
             await admin.renew_delegation_token(b"hmac")
             await admin.expire_delegation_token(b"hmac")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer
+from kit.fake_cluster import FakeCluster, response_to
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AuthenticationError, ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
@@ -79,7 +79,7 @@ async def test_plain_is_as_in_the_rfc() -> None:
 
 
 async def test_bearer_tokens_come_fresh_from_their_file(tmp_path: Path) -> None:
-    """Whoever renews the file is heard at the next connection."""
+    """A renewed file is read at the next connection."""
     file = tmp_path / "token"
     login = OAuthLogin(file=str(file), extensions={"cluster": "blue"})
 
@@ -141,7 +141,7 @@ class ScramServer:
         """The mechanism, if it is ours."""
         known = request.body.mechanism == "SCRAM-SHA-256"
         code = ErrorCode.none if known else ErrorCode.unsupported_sasl_mechanism
-        return answer("SaslHandshake", error_code=code, mechanisms=("SCRAM-SHA-256",))
+        return response_to("SaslHandshake", error_code=code, mechanisms=("SCRAM-SHA-256",))
 
     def authenticate(self, request: Request) -> Any:
         """A challenge, then a verdict."""
@@ -150,14 +150,14 @@ class ScramServer:
             bare = text[3:]
             first = f"r={bare.partition('r=')[2]}server,s={base64.b64encode(b'salt').decode()},i=4096"
             self._signed = f"{bare},{first}"
-            return answer("SaslAuthenticate", auth_bytes=first.encode())
+            return response_to("SaslAuthenticate", auth_bytes=first.encode())
         without_proof, _, proof = text.rpartition(",p=")
         salted = hashlib.pbkdf2_hmac("sha256", self._password.encode(), b"salt", 4096)
         client_key = hmac.digest(salted, b"Client Key", "sha256")
         signed = f"{self._signed},{without_proof}".encode()
         signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
         if bytes(a ^ b for a, b in zip(client_key, signature, strict=True)) != base64.b64decode(proof):
-            return answer(
+            return response_to(
                 "SaslAuthenticate",
                 error_code=ErrorCode.sasl_authentication_failed,
                 error_message="Authentication failed during authentication due to invalid credentials",
@@ -166,7 +166,7 @@ class ScramServer:
         verdict = base64.b64encode(
             hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), signed, "sha256")
         )
-        return answer(
+        return response_to(
             "SaslAuthenticate",
             auth_bytes=b"v=" + verdict,
             session_lifetime=timedelta(milliseconds=self.lifetime_ms),
@@ -210,7 +210,7 @@ async def test_a_connection_authenticates_before_anything_else() -> None:
         (login(mechanism=Mechanism.PLAIN), "UNSUPPORTED_SASL_MECHANISM; 127.0.0.1 allows SCRAM-SHA-256"),
     ],
 )
-async def test_a_refusal_is_told_at_once(security: SecurityConfig, said: str) -> None:
+async def test_a_refusal_is_reported_at_once(security: SecurityConfig, said: str) -> None:
     async with (
         secured(ScramServer()) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, security=security) as admin,
@@ -220,7 +220,7 @@ async def test_a_refusal_is_told_at_once(security: SecurityConfig, said: str) ->
         assert cluster.nodes[1].connections == 1
 
 
-async def test_a_listener_without_sasl_is_told() -> None:
+async def test_a_listener_without_sasl_is_reported() -> None:
     async with (
         FakeCluster() as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap, security=login()) as admin,

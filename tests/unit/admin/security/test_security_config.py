@@ -181,7 +181,7 @@ def test_jaas_texts_read_as_in_java(text: str, options: dict[str, str]) -> None:
         ("M required; N required;", "more than one login module"),
     ],
 )
-def test_wrong_jaas_texts_are_told_without_their_secrets(text: str, said: str) -> None:
+def test_wrong_jaas_texts_are_reported_without_their_secrets(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as refused:
         parse_jaas(text)
     assert "cret" not in str(refused.value)

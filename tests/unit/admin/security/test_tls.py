@@ -1,5 +1,6 @@
 """TLS contexts from key stores and trust stores, made with openssl and keytool, and a handshake over them."""
 
+import shlex
 import shutil
 import ssl
 import stat
@@ -18,39 +19,34 @@ from quorate_protocol.security.tls import client_context as context_of
 from quorate_protocol.security.tls import openssl_name
 
 SECRET = "secret-of-the-store"
+IMPORT_CA = "keytool -importcert -noprompt -alias ca -file"
 needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool, of a JRE, is missing")
 
 
-def run(*command: str) -> None:
+def run(command: str) -> None:
     """A command that must succeed."""
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(shlex.split(command), check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a certificate for 127.0.0.1 that signs itself, its key plain and encrypted, and stores."""
     at = tmp_path_factory.mktemp("tls")
+    new_key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 2"
     run(
-        *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"),
-        *("-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"),
-        *("-keyout", str(at / "key.pem"), "-out", str(at / "cert.pem")),
+        f"{new_key} -subj /CN=test -addext subjectAltName=IP:127.0.0.1 -keyout {at}/key.pem -out {at}/cert.pem"
     )
-    run(
-        *("openssl", "pkcs8", "-topk8", "-in", str(at / "key.pem"), "-out", str(at / "encrypted.pem")),
-        *("-passout", f"pass:{SECRET}"),
-    )
+    run(f"openssl pkcs8 -topk8 -in {at}/key.pem -out {at}/encrypted.pem -passout pass:{SECRET}")
     for name in ("key", "encrypted"):
         (at / f"{name}-and-cert.pem").write_text(
             (at / f"{name}.pem").read_text() + (at / "cert.pem").read_text()
         )
     run(
-        *("openssl", "pkcs12", "-export", "-in", str(at / "cert.pem"), "-inkey", str(at / "key.pem")),
-        *("-out", str(at / "key.p12"), "-passout", f"pass:{SECRET}"),
+        f"openssl pkcs12 -export -in {at}/cert.pem -inkey {at}/key.pem -out {at}/key.p12 -passout pass:{SECRET}"
     )
     run(
-        *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"),
-        *("-days", "2", "-subj", "/CN=other", "-addext", "subjectAltName=DNS:elsewhere.invalid"),
-        *("-keyout", str(at / "other-key.pem"), "-out", str(at / "other-cert.pem")),
+        f"{new_key} -subj /CN=other -addext subjectAltName=DNS:elsewhere.invalid "
+        f"-keyout {at}/other-key.pem -out {at}/other-cert.pem"
     )
     return at
 
@@ -152,10 +148,7 @@ def test_a_key_is_in_no_file_that_stays(
 @needs_keytool
 async def test_trust_stores_that_java_made_are_read(files: Path) -> None:
     store = files / "java-trust.p12"
-    run(
-        *("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(files / "cert.pem")),
-        *("-keystore", str(store), "-storetype", "PKCS12", "-storepass", SECRET),
-    )
+    run(f"{IMPORT_CA} {files}/cert.pem -keystore {store} -storetype PKCS12 -storepass {SECRET}")
     security = ssl_properties(
         truststore_type="PKCS12", truststore_location=str(store), truststore_password=SECRET
     )
@@ -165,14 +158,11 @@ async def test_trust_stores_that_java_made_are_read(files: Path) -> None:
 @needs_keytool
 def test_jks_is_refused_with_the_command_that_converts(files: Path) -> None:
     store = files / "old.jks"
-    run(
-        *("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(files / "cert.pem")),
-        *("-keystore", str(store), "-storetype", "JKS", "-storepass", SECRET),
-    )
+    run(f"{IMPORT_CA} {files}/cert.pem -keystore {store} -storetype JKS -storepass {SECRET}")
     with pytest.raises(SecurityConfigError) as refused:
         client_context(truststore_location=str(store), truststore_password=SECRET)
     (command,) = [line for line in str(refused.value).splitlines() if "keytool" in line]
-    run(*command.split(), "-srcstorepass", SECRET, "-deststorepass", SECRET)
+    run(f"{command} -srcstorepass {SECRET} -deststorepass {SECRET}")
     client_context(truststore_type="PKCS12", truststore_location=f"{store}.p12", truststore_password=SECRET)
 
 

@@ -1,4 +1,4 @@
-"""What is told of a cluster from its resources: text, findings, and which pool a node id belongs to."""
+"""A cluster from its resources: text, findings, and which pool a node id belongs to."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def _cluster(controllers: dict[str, Any], *brokers: dict[str, Any]) -> Cluster:
     return found
 
 
-def test_a_cluster_is_told_in_full() -> None:
+def test_a_cluster_is_reported_in_full() -> None:
     brokers = {
         "readyReplicas": 2,
         "conditions": [_condition("Ready", "False", "one is down")],
@@ -96,7 +96,7 @@ def test_a_healthy_cluster_has_nothing_wrong() -> None:
     assert doctor_text(cluster, ()).splitlines()[1:] == ["Nothing is wrong."]
 
 
-def test_brokers_without_replicas_are_told() -> None:
+def test_brokers_without_replicas_are_reported() -> None:
     def broker(node_id: int, replicas: int | None, state: str = "ready") -> dict[str, Any]:
         return {"nodeId": node_id, "state": state, "replicas": replicas, "fenced": False}
 
@@ -158,7 +158,7 @@ def test_a_wait_alone_is_no_fault() -> None:
     ]
     cluster = _cluster(_controllers({**HEALTHY, "plan": plan}, paused=True))
     found = findings_of(cluster)
-    assert [one.severity for one in found] == ["note", "note"]
+    assert [finding.severity for finding in found] == ["note", "note"]
     assert is_healthy(found)
     assert plan_text(cluster).splitlines()[0] == "  1. wait for controllers to catch up: 3002"
     assert plan_json(cluster)["plan"] == plan

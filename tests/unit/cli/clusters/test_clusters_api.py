@@ -17,18 +17,18 @@ from quorate.console import CommandError
 BASE = "/apis/quorate.dev/v1alpha1/namespaces/kafka"
 
 
-class Answers(BaseHTTPRequestHandler):
-    """An API server with the answers of a test, by method and path, and with what it was asked."""
+class ScriptedApi(BaseHTTPRequestHandler):
+    """An API server with the responses of a test by method and path; records the requests."""
 
-    answers: dict[tuple[str, str], list[tuple[int, Any]]]
+    scripted: dict[tuple[str, str], list[tuple[int, Any]]]
     asked: list[tuple[str, str, dict[str, list[str]], Any]]
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         url = urlsplit(self.path)
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
         self.asked.append((self.command, url.path, parse_qs(url.query), body))
-        responses = self.answers.get((self.command, url.path), [(404, "404 page not found\n")])
+        responses = self.scripted.get((self.command, url.path), [(404, "404 page not found\n")])
         status, content = responses.pop(0) if len(responses) > 1 else responses[0]
         text = (content if isinstance(content, str) else json.dumps(content)).encode()
         self.send_response(status)
@@ -36,7 +36,7 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_PATCH = _answer  # noqa: N815 - http.server's names
+    do_GET = do_PATCH = _respond  # noqa: N815 - http.server's names
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
@@ -46,8 +46,8 @@ class Server:
     """A server in a thread, and the commands' API on it."""
 
     def __init__(self, directory: Path) -> None:
-        handler = type("Handler", (Answers,), {"answers": {}, "asked": []})
-        self.answers, self.asked = handler.answers, handler.asked  # type: ignore[attr-defined]
+        handler = type("Handler", (ScriptedApi,), {"scripted": {}, "asked": []})
+        self.scripted, self.asked = handler.scripted, handler.asked  # type: ignore[attr-defined]
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.host = f"http://127.0.0.1:{self.server.server_port}"
         self.kubeconfig = directory / "kubeconfig"
@@ -72,7 +72,7 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A server without any answer yet."""
+    """A server without any response yet."""
     made = Server(tmp_path)
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -98,19 +98,19 @@ def page(*names: str, position: str = "") -> tuple[int, Any]:
 
 def test_a_long_list_is_read_in_pages(server: Server) -> None:
     """Every cluster is found however many there are."""
-    server.answers["GET", f"{BASE}/kafkacontrollers"] = [page("a", position="then"), page("b")]
-    server.answers["GET", f"{BASE}/kafkabrokers"] = [page()]
+    server.scripted["GET", f"{BASE}/kafkacontrollers"] = [page("a", position="then"), page("b")]
+    server.scripted["GET", f"{BASE}/kafkabrokers"] = [page()]
     assert [cluster.name for cluster in server.api.clusters()] == ["a", "b"]
     queries = [query for _, path, query, _ in server.asked if path.endswith("kafkacontrollers")]
     assert queries == [{"limit": ["500"]}, {"limit": ["500"], "continue": ["then"]}]
 
 
 def test_a_change_is_made_of_what_was_read(server: Server) -> None:
-    """An edit of somebody else in between is not overwritten."""
-    server.answers["GET", f"{BASE}/kafkacontrollers"] = [page("quorum")]
-    server.answers["GET", f"{BASE}/kafkabrokers"] = [page()]
+    """A concurrent edit is not overwritten."""
+    server.scripted["GET", f"{BASE}/kafkacontrollers"] = [page("quorum")]
+    server.scripted["GET", f"{BASE}/kafkabrokers"] = [page()]
     path = f"{BASE}/kafkacontrollers/quorum"
-    server.answers["PATCH", path] = [(200, resource("quorum")), (409, {"message": "it was changed"})]
+    server.scripted["PATCH", path] = [(200, resource("quorum")), (409, {"message": "it was changed"})]
     controllers = server.api.cluster("quorum").controllers
     server.api.change(controllers, {"metadata": {"annotations": {"a": "b"}}})
     changed = {"metadata": {"annotations": {"a": "b"}, "resourceVersion": "7"}}
@@ -120,18 +120,18 @@ def test_a_change_is_made_of_what_was_read(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("response", "expected"),
     [
         ((404, "404 page not found\n"), "has no quorate.dev/v1alpha1: install the CRDs"),
         ((403, {"reason": "Forbidden", "message": "not for you"}), "refused: not for you"),
         ((502, "a proxy"), "refused: HTTP status 502: b'a proxy'"),
     ],
 )
-def test_a_refusal_says_what_to_do(server: Server, answer: tuple[int, Any], said: str) -> None:
-    server.answers["GET", f"{BASE}/kafkacontrollers"] = [answer]
+def test_a_refusal_says_what_to_do(server: Server, response: tuple[int, Any], expected: str) -> None:
+    server.scripted["GET", f"{BASE}/kafkacontrollers"] = [response]
     with pytest.raises(CommandError) as refused:
         server.api.clusters()
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
     assert server.host in str(refused.value)
 
 

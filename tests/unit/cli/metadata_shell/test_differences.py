@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from quorate.tools.metadata_shell.tree.differences import Difference, differences
-from quorate.tools.metadata_shell.tree.nodes import Directory, Leaf, Node, fixed, without
+from quorate.tools.metadata_shell.nodes import Difference, Directory, Leaf, Node, differences, fixed, without
 
 
 def tree(content: Any) -> Node:
@@ -37,17 +36,17 @@ def _later(content: Any) -> Callable[[], Node]:
         ),
     ],
 )
-def test_files_that_came_went_or_changed_are_told_by_path(
+def test_files_that_came_went_or_changed_are_reported_by_path(
     before: Any, after: Any, expected: list[Difference]
 ) -> None:
     assert list(differences(_directory(before), _directory(after), "")) == expected
 
 
 def _directory(content: Mapping[str, Any]) -> Directory:
-    return fixed({name: _later(one) for name, one in content.items()})
+    return fixed({name: _later(node) for name, node in content.items()})
 
 
-def test_of_records_the_fields_that_differ_are_told() -> None:
+def test_of_records_the_fields_that_differ_are_reported() -> None:
     changed = Difference("/x", {"leader": 1, "isr": [1, 2]}, {"leader": 2, "isr": [1, 2], "elr": []})
     assert changed.fields == {"leader": (1, 2), "elr": (None, [])}
     assert Difference("/x", None, {"leader": 2}).fields == {}

@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quorate.tools.metadata_shell.globs import parse_glob
+from quorate.tools.metadata_shell.paths import parse_glob
 
 GLOBS = [
     *(("*", ".*"), ("a?b", "a.b"), ("{x,yz}", "(?:(?:x)|(?:yz))"), ("a,b*", "a,b.*"), ("\\{*", "\\{.*")),

@@ -10,9 +10,9 @@ from quorate.tools.metadata_shell.calls import (
     words_of,
 )
 from quorate.tools.metadata_shell.interactive import HISTORY_MAX, remember, run_line, run_shell
+from quorate.tools.metadata_shell.nodes import Directory, Node, fixed, number_of, value
 from quorate.tools.metadata_shell.paths import components_of
 from quorate.tools.metadata_shell.shell_builtins import ShellState, columns
-from quorate.tools.metadata_shell.tree.nodes import Directory, Node, fixed, number_of, value
 
 
 @pytest.fixture
@@ -100,8 +100,11 @@ def test_history_counts_from_the_first_line_and_is_bounded() -> None:
 
 def test_a_number_is_one_of_java() -> None:
     assert [number_of(text) for text in ("7", "+7", "-7", "2147483647", "-2147483648")] == [
-        *(7, 7, -7),
-        *(2147483647, -2147483648),
+        7,
+        7,
+        -7,
+        2147483647,
+        -2147483648,
     ]
     assert [number_of(text) for text in ("", "x", "2147483648", "-2147483649", "9" * 5000)] == [None] * 5
 

@@ -1,4 +1,4 @@
-"""Options of the metadata shell: what it reads, and names from proposals."""
+"""Options of the metadata shell."""
 
 import pytest
 from kit.tool_runner import run_tool
@@ -6,8 +6,7 @@ from kit.tool_runner import run_tool
 
 @pytest.mark.parametrize("controllers", ["--bootstrap-controller", "-C", "-q"])
 @pytest.mark.parametrize("config", ["--command-config", "-c", "--config"])
-async def test_options_have_the_names_of_proposals_too(controllers: str, config: str) -> None:
-    """KIP-631 and KIP-919 as they are written."""
+async def test_options_have_the_names_of_kip_919_too(controllers: str, config: str) -> None:
     ran = await run_tool("metadata-shell", controllers, "localhost:1", config, "/no/such/file", "ls")
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "error: --command-config /no/such/file: No such file or directory\n" in ran.stderr

@@ -10,7 +10,7 @@ from kit.tool_runner import run_tool, usage_error
 from quorate.console import UsageError
 from quorate.console.jopt import parse_principals
 from quorate.main import app
-from quorate.tools.acls.bindings import (
+from quorate.tools.acls.command import (
     CLUSTER,
     AclArguments,
     check_options,
@@ -85,7 +85,7 @@ def by_resource(arguments: AclArguments) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ("--list --producer", "--list can't be used with --producer"),
         ("--list --allow-host", "--list can't be used with --allow-host"),
@@ -109,9 +109,9 @@ def by_resource(arguments: AclArguments) -> dict[str, set[str]]:
         ),
     ],
 )
-def test_options_that_do_not_go_together(options: str, told: str) -> None:
+def test_options_that_do_not_go_together(options: str, expected: str) -> None:
     """The refusals of kafka-acls, and of what would remove more than is said."""
-    assert told in usage_error(check_options, options)
+    assert expected in usage_error(check_options, options)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_what_can_not_be_added() -> None:
 
 
 async def test_acls_are_added_that_are_not_there(admin: ScriptedAdmin) -> None:
-    admin.answers |= {"describe_acls": (READ_T,), "create_acls": Results()}
+    admin.responses |= {"describe_acls": (READ_T,), "create_acls": Results()}
     add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice")
     ran = await run_tool(*add, "--operation", "Read", "--operation", "Describe")
     describe = READ_TEXT.replace("READ", "DESCRIBE")
@@ -282,17 +282,17 @@ READ_JSON = {
 
 
 async def test_additions_for_programs_have_the_documented_shape(admin: ScriptedAdmin) -> None:
-    admin.answers |= {"describe_acls": (), "create_acls": Results()}
+    admin.responses |= {"describe_acls": (), "create_acls": Results()}
     add = ("acls", *AT, "--add", "--topic", "t", *("--allow-principal", "User:alice", "--operation", "Read"))
     assert (await run_tool(*add, "-o", "json")).json == {"added": [READ_JSON], "existing": []}
-    admin.answers["describe_acls"] = (READ_T,)
+    admin.responses["describe_acls"] = (READ_T,)
     assert (await run_tool(*add, "-o", "json")).json == {"added": [], "existing": [READ_JSON]}
 
 
 async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
     """The server's reason reaches the person."""
     refusal = ServerError(ErrorCode.security_disabled, "No Authorizer is configured.")
-    admin.answers |= {"describe_acls": (), "create_acls": Results({}, {READ_T: refusal})}
+    admin.responses |= {"describe_acls": (), "create_acls": Results({}, {READ_T: refusal})}
     add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice", "--operation", "Read")
     ran = await run_tool(*add)
     assert ran.exit_code == 1
@@ -300,14 +300,14 @@ async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
 
 
 async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
-    admin.answers["describe_acls"] = (WRITE_T, READ_T)
+    admin.responses["describe_acls"] = (WRITE_T, READ_T)
     both = f"Current ACLs for resource `{PATTERN_TEXT}`:\n\t{READ_TEXT}\n\t{WRITE_TEXT}\n\n"
     assert (await run_tool("acls", *AT, "--list")).stdout == both
     assert admin.calls[-1].args == (ANY_ACL,)
     ran = await run_tool("acls", *AT, "--list", "--topic", "t", "--cluster")
     assert ran.stdout == both
     assert [call.args[0].pattern for call in admin.calls[1:]] == [TOPIC_FILTER, CLUSTER]
-    repeated = [f"--principal={one}" for one in ("User:alice", "User:eve", " User:alice")]
+    repeated = [f"--principal={principal}" for principal in ("User:alice", "User:eve", " User:alice")]
     ran = await run_tool("acls", *AT, "--list", *repeated)
     assert ran.stdout == (
         "ACLs for principal `User:alice`\n"
@@ -316,12 +316,12 @@ async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
     )
     ran = await run_tool("acls", *AT, "--list", "--principal", "User:alice", "-o", "json")
     assert ran.json == {"acls": [READ_JSON]}
-    admin.answers["describe_acls"] = ()
+    admin.responses["describe_acls"] = ()
     assert (await run_tool("acls", *AT, "--list")).stdout == ""
 
 
 async def test_filters_may_match_any_pattern(admin: ScriptedAdmin) -> None:
-    admin.answers["describe_acls"] = ()
+    admin.responses["describe_acls"] = ()
     for text in ("any", "match"):
         await run_tool("acls", *AT, "--list", "--topic", "t", "--resource-pattern-type", text)
     asked = [call.args[0].pattern.pattern_type for call in admin.calls]
@@ -329,14 +329,18 @@ async def test_filters_may_match_any_pattern(admin: ScriptedAdmin) -> None:
 
 
 def deleted(*bindings: AclBinding, error: ServerError | None = None) -> Any:
-    """What delete_acls answers."""
+    """The results of delete_acls."""
     return lambda filters: Results(
-        {one: tuple(AclDeletion(binding=binding, error=error) for binding in bindings) for one in filters}, {}
+        {
+            acl_filter: tuple(AclDeletion(binding=binding, error=error) for binding in bindings)
+            for acl_filter in filters
+        },
+        {},
     )
 
 
 async def test_acls_are_removed_without_a_question_by_force(admin: ScriptedAdmin) -> None:
-    admin.answers["delete_acls"] = deleted(READ_T)
+    admin.responses["delete_acls"] = deleted(READ_T)
     remove = ("acls", *AT, "--remove", "--topic", "t", "--force")
     ran = await run_tool(*remove)
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "", "")
@@ -352,27 +356,27 @@ async def test_acls_are_removed_without_a_question_by_force(admin: ScriptedAdmin
     assert admin.calls[-1].args == ([AclBindingFilter(pattern=TOPIC_FILTER, entry=entry)],)
 
 
-async def answering(answer: str, *arguments: str) -> Result:
+async def removal(typed: str, *arguments: str) -> Result:
     """Run the tool with something to read."""
     return await asyncio.to_thread(
-        CliRunner().invoke, app, ["acls", *AT, "--remove", *arguments], prog_name="quorate", input=answer
+        CliRunner().invoke, app, ["acls", *AT, "--remove", *arguments], prog_name="quorate", input=typed
     )
 
 
 ALL_OF_T = f"Are you sure you want to delete all ACLs for resource filter `{PATTERN_TEXT}`? (y/n)\n"
 
 
-@pytest.mark.parametrize(("answer", "calls"), [("y\n", 1), ("Y\n", 1), ("n\n", 0), ("yes\n", 0), ("\n", 0)])
-async def test_removal_asks_first(admin: ScriptedAdmin, answer: str, calls: int) -> None:
-    admin.answers["delete_acls"] = deleted()
-    ran = await answering(answer, "--topic", "t")
+@pytest.mark.parametrize(("typed", "calls"), [("y\n", 1), ("Y\n", 1), ("n\n", 0), ("yes\n", 0), ("\n", 0)])
+async def test_removal_asks_first(admin: ScriptedAdmin, typed: str, calls: int) -> None:
+    admin.responses["delete_acls"] = deleted()
+    ran = await removal(typed, "--topic", "t")
     assert (ran.exit_code, ran.stdout) == (0, ALL_OF_T)
     assert len(admin.calls) == calls
 
 
 async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
-    admin.answers["delete_acls"] = deleted()
-    ran = await answering("n\ny\n", "--topic", "t", "--group", "g", "--allow-principal", "User:alice")
+    admin.responses["delete_acls"] = deleted()
+    ran = await removal("n\ny\n", "--topic", "t", "--group", "g", "--allow-principal", "User:alice")
     question = (
         "Are you sure you want to remove ACLs: \n \t(principal=User:alice, host=*, operation=ALL,"
         " permissionType=ALLOW)\n from resource filter `{}`? (y/n)\n"
@@ -380,24 +384,26 @@ async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
     group = PATTERN_TEXT.replace("TOPIC", "GROUP").replace("name=t", "name=g")
     assert ran.stdout == question.format(PATTERN_TEXT) + question.format(group)
     (filters,) = admin.calls[0].args
-    assert [one.pattern.resource_type for one in filters] == [ResourceType.GROUP]
+    assert [acl_filter.pattern.resource_type for acl_filter in filters] == [ResourceType.GROUP]
 
 
-async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> None:
-    ran = await answering("", "--topic", "t")
+async def test_without_input_nothing_is_removed(admin: ScriptedAdmin) -> None:
+    ran = await removal("", "--topic", "t")
     assert ran.exit_code == 1
     assert (
         "there is no input that could confirm it, so nothing is removed; --force removes without confirmation"
         in ran.stderr
     )
-    ran = await answering("n\n", "--topic", "t", "-o", "json")
+    ran = await removal("n\n", "--topic", "t", "-o", "json")
     assert ran.stderr == ALL_OF_T
     assert ran.stdout == '{\n  "removed": []\n}\n'
     assert admin.calls == []
 
 
 async def test_an_entry_that_could_not_be_removed_is_a_failure(admin: ScriptedAdmin) -> None:
-    admin.answers["delete_acls"] = deleted(READ_T, error=ServerError(ErrorCode.cluster_authorization_failed))
+    admin.responses["delete_acls"] = deleted(
+        READ_T, error=ServerError(ErrorCode.cluster_authorization_failed)
+    )
     ran = await run_tool("acls", *AT, "--remove", "--topic", "t", "--force")
     assert (ran.exit_code, ran.stderr) == (
         1,

@@ -16,7 +16,7 @@ NODE = NodeDescription(node_id=1, host="h", port=9092, rack=None, fenced=False)
 def versions(**api_versions: tuple[int, int]) -> NodeApiVersions:
     """What a node has, by `k` and the API's key."""
     return NodeApiVersions(
-        api_versions={int(key[1:]): one for key, one in api_versions.items()},
+        api_versions={int(key[1:]): versions for key, versions in api_versions.items()},
         supported_features={},
         finalized_features={},
         finalized_features_epoch=-1,
@@ -36,13 +36,13 @@ def versions(**api_versions: tuple[int, int]) -> NodeApiVersions:
         (999, (1, 2), "UNKNOWN(999): 1 to 2"),
     ],
 )
-def test_an_api_is_told_as_by_kafka(key: int, range_: tuple[int, int], text: str) -> None:
+def test_an_api_is_reported_as_by_kafka(key: int, range_: tuple[int, int], text: str) -> None:
     assert node_text(NODE, versions(**{f"k{key}": range_}), ()) == (
         f"h:9092 (id: 1 rack: null isFenced: false) -> (\n\t{text}\n)\n"
     )
 
 
-def test_apis_are_in_the_order_of_their_keys_and_missing_ones_are_told() -> None:
+def test_apis_are_in_the_order_of_their_keys_and_missing_ones_are_reported() -> None:
     """An older node's gaps are seen."""
     assert node_text(NODE, versions(k18=(0, 4), k3=(0, 13)), (1, 3)) == (
         "h:9092 (id: 1 rack: null isFenced: false) -> (\n"
@@ -56,7 +56,7 @@ def test_programs_get_numbers() -> None:
     ]
 
 
-async def test_every_broker_is_asked_and_one_that_fails_is_told(
+async def test_every_broker_is_asked_and_one_that_fails_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One broker's failure hides no other; exit code 1."""
@@ -73,7 +73,7 @@ async def test_every_broker_is_asked_and_one_that_fails_is_told(
     assert whole.stdout.startswith(f"{cluster.bootstrap[1]} (id: 1 ")
     assert "UNSUPPORTED" not in whole.stdout
     assert f"{address} (id: 2 rack: null isFenced: false) -> ERROR: " in ran.stdout
-    assert (ran.exit_code, ran.stderr) == (1, "error: no answer from 2\n")
+    assert (ran.exit_code, ran.stderr) == (1, "error: no response from 2\n")
 
 
 async def test_controllers_can_be_asked_too() -> None:

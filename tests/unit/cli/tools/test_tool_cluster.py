@@ -1,11 +1,10 @@
 """`quorate cluster`: text, JSON and errors of its subcommands."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, quorum_response, replica_state, response_to
 from kit.tool_runner import run_tool
 from quorate.tools.cluster import endpoints_text
 from quorate_admin.diagnosis import judgement
@@ -19,7 +18,7 @@ def node(node_id: int, host: str = "h", *, rack: str | None = None, fenced: bool
     return NodeDescription(node_id=node_id, host=host, port=9092, rack=rack, fenced=fenced)
 
 
-def test_endpoints_of_brokers_are_told_as_by_kafka() -> None:
+def test_endpoints_of_brokers_are_reported_as_by_kafka() -> None:
     """Widths by the longest host and rack, blanks at the ends."""
     nodes = [node(1, "host-1", rack="r"), node(10, "h", fenced=True)]
     assert endpoints_text(nodes, controllers=False) == (
@@ -48,7 +47,7 @@ async def test_endpoints_are_listed_in_order() -> None:
         asked = cluster.received("DescribeCluster")[-1].body.include_fenced_brokers
         await run_tool("cluster", "list-endpoints", "-b", cluster.bootstrap[0], "--include-fenced-brokers")
         assert (asked, cluster.received("DescribeCluster")[-1].body.include_fenced_brokers) == (False, True)
-    assert [one["id"] for one in ran.json] == [1, 2]
+    assert [node["id"] for node in ran.json] == [1, 2]
     assert ran.json[0].keys() == {"id", "host", "port", "rack", "state", "endpointType"}
     assert (ran.json[0]["state"], ran.json[0]["endpointType"]) == ("unfenced", "broker")
 
@@ -60,34 +59,25 @@ async def test_controllers_are_never_fenced() -> None:
 
 def quorum_with_broker(last_fetch_ms: int) -> Any:
     """A description of a quorum whose leader's clock is at 100,000 ms, and whose observer is broker 7."""
-    zero = nested("DescribeQuorum", "ReplicaState", log_end_offset=1, replica_directory_id=None)
     leader, broker = (
-        replace(
-            zero,
-            replica_id=node_id,
+        replica_state(
+            node_id,
+            log_end_offset=1,
+            replica_directory_id=None,
             last_fetch_timestamp=at_ms,
             last_caught_up_timestamp=at_ms,
         )
         for node_id, at_ms in ((3000, 100_000), (7, last_fetch_ms))
     )
-    partition = nested(
-        *("DescribeQuorum", "PartitionData"),
-        leader_id=3000,
-        leader_epoch=1,
-        high_watermark=1,
-        current_voters=(leader,),
-        observers=(broker,),
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    return answer("DescribeQuorum", topics=(topic,))
+    return quorum_response(leader, observers=[broker], leader_id=3000, leader_epoch=1, high_watermark=1)
 
 
 async def test_a_broker_is_unregistered() -> None:
     async with FakeCluster() as cluster:
         cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(90_000))
-        cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
+        cluster.handle("UnregisterBroker", lambda _: response_to("UnregisterBroker"))
         ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
-        assert [one.body.broker_id for one in cluster.received("UnregisterBroker")] == [7]
+        assert [request.body.broker_id for request in cluster.received("UnregisterBroker")] == [7]
     assert ran.stdout == "Broker 7 is no longer registered.\n"
 
 
@@ -97,7 +87,7 @@ async def test_unregistering_a_running_broker_warns_first(
 ) -> None:
     async with FakeCluster() as cluster:
         cluster.handle("DescribeQuorum", lambda _: quorum_with_broker(last_fetch_ms))
-        cluster.handle("UnregisterBroker", lambda _: answer("UnregisterBroker"))
+        cluster.handle("UnregisterBroker", lambda _: response_to("UnregisterBroker"))
         command = ("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
         ran = await run_tool(*command)
         assert (ran.exit_code, ran.stdout) == (0, "Broker 7 is no longer registered.\n")
@@ -105,15 +95,17 @@ async def test_unregistering_a_running_broker_warns_first(
         assert len(cluster.received("UnregisterBroker")) == 1
         monkeypatch.setattr("quorate.tools.cluster._is_terminal", lambda: True)
         asked = await run_tool(*command)
-        assert ("Unregister broker 7 nevertheless? [y/N]" in asked.stderr) is is_running
+        assert ("Unregister broker 7 anyway? [y/N]" in asked.stderr) is is_running
         assert len(cluster.received("UnregisterBroker")) == (1 if is_running else 2)
         assert asked.exit_code == (1 if is_running else 0)
 
 
 async def test_a_broker_that_is_not_registered_fails() -> None:
     """The server's words, also for a user who may not describe the quorum."""
-    refusal = answer("UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No.")
-    unauthorized = answer("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
+    refusal = response_to(
+        "UnregisterBroker", error_code=ErrorCode.broker_id_not_registered, error_message="No."
+    )
+    unauthorized = response_to("DescribeQuorum", error_code=ErrorCode.cluster_authorization_failed)
     async with FakeCluster(handlers={"UnregisterBroker": lambda _: refusal}) as cluster:
         cluster.handle("DescribeQuorum", lambda _: unauthorized)
         ran = await run_tool("cluster", "unregister", "-b", cluster.bootstrap[0], "--id", "7")
@@ -124,14 +116,14 @@ async def test_a_broker_that_is_not_registered_fails() -> None:
 async def test_a_controller_is_unregistered(option: str) -> None:
     """UnregisterController; both names of the option (KIP-1312, Kafka 4.4)."""
     async with FakeCluster([3000], is_controllers=True) as cluster:
-        cluster.handle("UnregisterController", lambda _: answer("UnregisterController"))
+        cluster.handle("UnregisterController", lambda _: response_to("UnregisterController"))
         ran = await run_tool("cluster", "unregister-controller", "-C", cluster.bootstrap[0], option, "99")
-        assert [one.body.controller_id for one in cluster.received("UnregisterController")] == [99]
+        assert [request.body.controller_id for request in cluster.received("UnregisterController")] == [99]
     assert ran.stdout == "Controller 99 is no longer registered.\n"
 
 
 async def test_below_33_unregistering_proposes_to_refresh() -> None:
-    refusal = answer(
+    refusal = response_to(
         "UnregisterController", error_code=ErrorCode.unsupported_version, error_message="Too old."
     )
     async with FakeCluster([3000], is_controllers=True) as cluster:
@@ -150,8 +142,8 @@ async def test_below_33_unregistering_proposes_to_refresh() -> None:
         assert ran.stderr.endswith(command)
 
 
-async def test_other_refusals_are_told_as_they_are() -> None:
-    refusal = answer(
+async def test_other_refusals_are_reported_as_they_are() -> None:
+    refusal = response_to(
         "UnregisterController", error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="Controller ID 99."
     )
     async with FakeCluster([3000], is_controllers=True) as cluster:
@@ -178,16 +170,11 @@ async def test_wrong_ids_exit_with_2(arguments: list[str]) -> None:
 @pytest.fixture
 async def controllers() -> AsyncIterator[FakeCluster]:
     """A controller that leads, and beside it a registration 99 whose node is gone."""
-    leader = nested(
-        "DescribeQuorum", "ReplicaState", replica_id=3000, last_fetch_timestamp=1, log_end_offset=7
-    )
-    partition = nested(
-        "DescribeQuorum", "PartitionData", leader_id=3000, high_watermark=7, current_voters=(leader,)
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    leader = replica_state(3000, last_fetch_timestamp=1, log_end_offset=7)
+    response = quorum_response(leader, leader_id=3000, high_watermark=7)
     async with FakeCluster([3000, 99], is_controllers=True) as cluster:
-        cluster.handle("DescribeQuorum", lambda _: answer("DescribeQuorum", topics=(topic,)))
-        cluster.handle("ControllerRegistration", lambda _: answer("ControllerRegistration"))
+        cluster.handle("DescribeQuorum", lambda _: response)
+        cluster.handle("ControllerRegistration", lambda _: response_to("ControllerRegistration"))
         await cluster.nodes[99].stop()
         yield cluster
 
@@ -222,17 +209,17 @@ async def test_a_ghost_is_refreshed(controllers: FakeCluster, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("controller_id", "told"),
+    ("controller_id", "expected"),
     [("3000", "it leads the quorum"), ("98", "it has no registration with endpoints")],
 )
 async def test_what_is_no_ghost_is_not_refreshed(
-    controllers: FakeCluster, controller_id: str, told: str
+    controllers: FakeCluster, controller_id: str, expected: str
 ) -> None:
     ran = await run_tool(
         "cluster", "refresh-controller", "-C", controllers.bootstrap[0], "--controller-id", controller_id
     )
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(f"error: controller {controller_id} is not refreshed: {told}")
+    assert ran.stderr.startswith(f"error: controller {controller_id} is not refreshed: {expected}")
     assert controllers.received("ControllerRegistration") == []
 
 

@@ -31,7 +31,7 @@ def changes(to_delete: tuple[str, ...] = (), **to_set: str) -> Changes:
     return Changes(to_set=to_set, to_delete=to_delete)
 
 
-# Whose configs
+# Entities
 
 
 def test_names_and_defaults_belong_to_types_by_their_order() -> None:
@@ -51,7 +51,7 @@ def test_one_option_stands_for_type_and_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "types", "names", "shortcuts", "told"),
+    ("given", "types", "names", "shortcuts", "expected"),
     [
         (
             "--entity-type",
@@ -87,15 +87,15 @@ def test_one_option_stands_for_type_and_name() -> None:
     ],
 )
 def test_entities_that_can_not_be_meant(
-    given: str, types: list[str], names: list[str], shortcuts: dict[str, str], told: str
+    given: str, types: list[str], names: list[str], shortcuts: dict[str, str], expected: str
 ) -> None:
     with pytest.raises(UsageError) as raised:
         resolve(given.split(), types, names, shortcuts)
-    assert told in raised.value.message
+    assert expected in raised.value.message
 
 
 @pytest.mark.parametrize(
-    ("wanted", "given", "told"),
+    ("wanted", "given", "expected"),
     [
         (
             entities(("topics", "")),
@@ -110,14 +110,14 @@ def test_entities_that_can_not_be_meant(
         (Entities(types=("users",), names=("a", "b")), "", "more entity names than entity types"),
     ],
 )
-def test_what_can_not_be_described(wanted: Entities, given: str, told: str) -> None:
+def test_what_can_not_be_described(wanted: Entities, given: str, expected: str) -> None:
     with pytest.raises(UsageError) as raised:
         check_describe(wanted, given.split())
-    assert told in raised.value.message
+    assert expected in raised.value.message
 
 
 @pytest.mark.parametrize(
-    ("wanted", "given", "told"),
+    ("wanted", "given", "expected"),
     [
         (Entities(types=("topics",), names=()), "--add-config", "--alter of topics needs --entity-name"),
         (entities(("topics", "")), "--add-config", "--alter of topics needs --entity-name"),
@@ -131,10 +131,10 @@ def test_what_can_not_be_described(wanted: Entities, given: str, told: str) -> N
         (entities(("topics", "t")), "", "--alter needs --add-config, --add-config-file or --delete-config"),
     ],
 )
-def test_what_can_not_be_altered(wanted: Entities, given: str, told: str) -> None:
+def test_what_can_not_be_altered(wanted: Entities, given: str, expected: str) -> None:
     with pytest.raises(UsageError) as raised:
         check_alter(wanted, given.split())
-    assert told in raised.value.message
+    assert expected in raised.value.message
 
 
 # What is to become of them
@@ -156,7 +156,7 @@ def test_configs_to_add_are_read(text: str, configs: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a=1,b", "a=secret=x", ""])
-def test_wrong_configs_to_add_are_told_without_their_values(text: str) -> None:
+def test_wrong_configs_to_add_are_reported_without_their_values(text: str) -> None:
     with pytest.raises(UsageError, match="must be followed by one = and its value") as raised:
         parse_add_config(text)
     assert "secret" not in raised.value.message
@@ -170,7 +170,7 @@ def test_names_are_checked_and_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whose", "what", "told"),
+    ("whose", "what", "expected"),
     [
         (entities(("ips", "::1")), changes(producer_byte_rate="1"), "they have connection_creation_rate"),
         (
@@ -192,10 +192,10 @@ def test_names_are_checked_and_split() -> None:
         ),
     ],
 )
-def test_changes_that_entities_do_not_take(whose: Entities, what: Changes, told: str) -> None:
+def test_changes_that_entities_do_not_take(whose: Entities, what: Changes, expected: str) -> None:
     with pytest.raises(UsageError) as raised:
         check_changes(whose, what)
-    assert told in raised.value.message
+    assert expected in raised.value.message
 
 
 def test_quotas_are_numbers() -> None:
@@ -222,7 +222,7 @@ def test_credentials_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("iterations=8192", "a credential is written SCRAM-SHA-256=[iterations=8192,password=…]"),
         ("secret", "a credential is written"),
@@ -232,8 +232,8 @@ def test_credentials_are_read() -> None:
         (f"iterations={'9' * 5000},password=secret", "a credential is written"),
     ],
 )
-def test_wrong_credentials_are_told_without_the_password(text: str, told: str) -> None:
+def test_wrong_credentials_are_reported_without_the_password(text: str, expected: str) -> None:
     with pytest.raises(UsageError) as raised:
         credential_alterations("u", Changes(to_set={"SCRAM-SHA-256": text}, to_delete=()))
-    assert told in raised.value.message
+    assert expected in raised.value.message
     assert "secret" not in raised.value.message

@@ -53,7 +53,7 @@ def at(tmp_path: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ("--create --max-life-time-period", "--create needs --command-config"),
         ("--create --command-config", "--create needs --max-life-time-period"),
@@ -68,8 +68,8 @@ def at(tmp_path: Path) -> tuple[str, ...]:
         ("--describe --command-config --hmac", "--describe can't be used with --hmac"),
     ],
 )
-def test_options_that_do_not_go_together(options: str, told: str) -> None:
-    assert told in usage_error(check_options, options)
+def test_options_that_do_not_go_together(options: str, expected: str) -> None:
+    assert expected in usage_error(check_options, options)
 
 
 def test_a_wrong_hmac_is_not_repeated() -> None:
@@ -79,13 +79,13 @@ def test_a_wrong_hmac_is_not_repeated() -> None:
     assert "c2V" not in raised.value.message
 
 
-def test_tokens_are_told_as_by_kafka() -> None:
+def test_tokens_are_reported_as_by_kafka() -> None:
     assert tokens_text([]) == TABLE[: TABLE.index("\n\ntoken") + 1]
     assert tokens_text([TOKEN]) == TABLE
 
 
 async def test_a_token_is_created(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    admin.answers["create_delegation_token"] = TOKEN
+    admin.responses["create_delegation_token"] = TOKEN
     create = (*at, "--create", "--max-life-time-period", "1000")
     ran = await run_tool(*create, "--renewer-principal", "User:bob")
     assert ran.exit_code == 0
@@ -111,14 +111,14 @@ async def test_a_token_for_programs_has_the_documented_shape(
         "expiryTimestampMs": 1_700_000_060_000,
         "maxTimestampMs": 1_700_000_120_000,
     }
-    admin.answers |= {"create_delegation_token": TOKEN, "describe_delegation_tokens": (TOKEN,)}
+    admin.responses |= {"create_delegation_token": TOKEN, "describe_delegation_tokens": (TOKEN,)}
     ran = await run_tool(*at, "--create", "--max-life-time-period", "-1", "-o", "json")
     assert ran.json == token
     assert (await run_tool(*at, "--describe", "-o", "json")).json == {"tokens": [token]}
 
 
 async def test_tokens_are_described(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    admin.answers["describe_delegation_tokens"] = (TOKEN,)
+    admin.responses["describe_delegation_tokens"] = (TOKEN,)
     ran = await run_tool(*at, "--describe")
     assert ran.stdout == (
         f"Calling describe token operation for current user.\nTotal number of tokens : 1{TABLE}"
@@ -132,20 +132,20 @@ async def test_tokens_are_described(admin: ScriptedAdmin, at: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(
-    ("action", "period", "told"),
+    ("action", "period", "expected"),
     [
         ("renew", "renew-time-period", "renew-time-period"),
         ("expire", "expiry-time-period", "expire-time-period"),
     ],
 )
 async def test_a_token_is_renewed_and_expired(
-    admin: ScriptedAdmin, at: tuple[str, ...], action: str, period: str, told: str
+    admin: ScriptedAdmin, at: tuple[str, ...], action: str, period: str, expected: str
 ) -> None:
-    admin.answers[f"{action}_delegation_token"] = 1_700_000_000_000
+    admin.responses[f"{action}_delegation_token"] = 1_700_000_000_000
     arguments = (*at, f"--{action}", "--hmac", HMAC, f"--{period}", "-1")
     ran = await run_tool(*arguments)
     assert ran.stdout == (
-        f"Calling {action} token operation with hmac :{HMAC} , {told} :-1\n"
+        f"Calling {action} token operation with hmac :{HMAC} , {expected} :-1\n"
         f"Completed {action} operation. New expiry date : 2023-11-14T22:13"
     )
     assert admin.calls[0].args == (b"secret",)
@@ -153,8 +153,8 @@ async def test_a_token_is_renewed_and_expired(
     assert (await run_tool(*arguments, "-o", "json")).json == {"expiryTimestampMs": 1_700_000_000_000}
 
 
-async def test_errors_are_told(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    admin.answers["create_delegation_token"] = ServerError(ErrorCode.delegation_token_request_not_allowed)
+async def test_errors_are_reported(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
+    admin.responses["create_delegation_token"] = ServerError(ErrorCode.delegation_token_request_not_allowed)
     ran = await run_tool(*at, "--create", "--max-life-time-period", "-1")
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Delegation Token requests are")

@@ -8,10 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, HANG_UP, FakeCluster, Handler, answer, nested
+from kit.fake_cluster import (
+    CLUSTER_ID,
+    HANG_UP,
+    FakeCluster,
+    Handler,
+    nested,
+    quorum_response,
+    replica_state,
+    response_to,
+)
 from kit.tool_runner import run_tool
 from quorate.tools.doctor import diagnosis_text
-from quorate_admin import partition_examination
+from quorate_admin import examination
 from quorate_admin.diagnosis import (
     Blocker,
     Code,
@@ -29,47 +38,25 @@ NOW_MS = 1_700_000_000_000
 
 
 def described(*voters: int, observers: tuple[int, ...] = (), silent: tuple[int, ...] = ()) -> Any:
-    """An answer to DescribeQuorum: the first voter leads, and all but the silent ones have everything.
+    """A response to DescribeQuorum: the first voter leads, and all but the silent ones have everything.
 
     One observer more has not fetched for a minute: the leader is not new.
     """
 
-    def replicas(node_ids: tuple[int, ...], at_ms: int = NOW_MS) -> tuple[Any, ...]:
-        return tuple(
-            nested(
-                "DescribeQuorum",
-                "ReplicaState",
-                replica_id=node_id,
-                log_end_offset=7,
-                last_fetch_timestamp=at_ms - (60_000 if node_id in silent else 0),
-                last_caught_up_timestamp=at_ms - (60_000 if node_id in silent else 0),
-            )
-            for node_id in node_ids
+    def replica(node_id: int) -> Any:
+        at_ms = NOW_MS - (60_000 if node_id in (*silent, 7777) else 0)
+        return replica_state(
+            node_id, log_end_offset=7, last_fetch_timestamp=at_ms, last_caught_up_timestamp=at_ms
         )
 
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
-        partition_index=0,
+    return quorum_response(
+        *map(replica, voters),
+        observers=[*map(replica, observers), replica(7777)],
+        endpoints={node_id: f"c{number}:9093" for number, node_id in enumerate(voters[:2])},
         leader_id=voters[0],
         leader_epoch=1,
         high_watermark=7,
-        current_voters=replicas(voters),
-        observers=(*replicas(observers), *replicas((7777,), NOW_MS - 60_000)),
     )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    nodes = tuple(
-        nested(
-            "DescribeQuorum",
-            "Node",
-            node_id=node_id,
-            listeners=(
-                nested("DescribeQuorum", "Listener", name="CONTROLLER", host=f"c{number}", port=9093),
-            ),
-        )
-        for number, node_id in enumerate(voters[:2])
-    )
-    return answer("DescribeQuorum", topics=(topic,), nodes=nodes)
 
 
 def refusing(above: int, message: str) -> Any:
@@ -79,12 +66,12 @@ def refusing(above: int, message: str) -> Any:
         (update,) = request.body.feature_updates
         assert request.body.validate_only, "a doctor changes nothing"
         if update.feature == "metadata.version" and update.max_version_level > above:
-            return answer(
+            return response_to(
                 "UpdateFeatures",
                 error_code=ErrorCode.invalid_update_version,
                 error_message=f"Invalid update version for feature {update.feature}. {message}",
             )
-        return answer("UpdateFeatures")
+        return response_to("UpdateFeatures")
 
     return handle
 
@@ -95,7 +82,7 @@ async def brokers() -> AsyncIterator[FakeCluster]:
     async with FakeCluster([1]) as cluster:
         cluster.handle("DescribeQuorum", lambda _: described(3000, 3001, 3002, observers=(1,)))
         cluster.handle("UpdateFeatures", refusing(99, ""))
-        cluster.handle("Metadata", lambda _: answer("Metadata"))
+        cluster.handle("Metadata", lambda _: response_to("Metadata"))
         yield cluster
 
 
@@ -111,7 +98,7 @@ async def test_a_healthy_cluster_exits_with_0(brokers: FakeCluster) -> None:
     assert "Nothing is wrong" not in ran.stdout
     assert brokers.received("UpdateFeatures") == []
     reported = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
-    assert (reported.json["healthy"], [one["id"] for one in reported.json["findings"]]) == (
+    assert (reported.json["healthy"], [finding["id"] for finding in reported.json["findings"]]) == (
         True,
         ["registrations-not-examined"],
     )
@@ -153,7 +140,7 @@ async def test_a_ghost_is_found_by_asking_and_exits_with_1(brokers: FakeCluster)
 
 
 def silent_voter(cluster: FakeCluster) -> None:
-    """One of three voters does not fetch: the next failure stops the cluster."""
+    """A voter of three does not fetch: the next failure stops the cluster."""
     cluster.handle("DescribeQuorum", lambda _: described(3000, 3001, 3002, observers=(1,), silent=(3002,)))
 
 
@@ -169,7 +156,7 @@ def forbidden(api_name: str) -> Callable[[FakeCluster], None]:
     def prepare(cluster: FakeCluster) -> None:
         cluster.finalized_features["metadata.version"] = 29
         cluster.handle(
-            api_name, lambda _: answer(api_name, error_code=ErrorCode.cluster_authorization_failed)
+            api_name, lambda _: response_to(api_name, error_code=ErrorCode.cluster_authorization_failed)
         )
 
     return prepare
@@ -193,7 +180,7 @@ def nothing(_: FakeCluster) -> None:
         (nothing, ("-o", "yaml"), 2, None),
         (nothing, ("-c", "/no/file"), 1, None),
     ],
-    ids=lambda one: one if isinstance(one, str | int) else getattr(one, "__name__", None),
+    ids=lambda value: value if isinstance(value, str | int) else getattr(value, "__name__", None),
 )
 async def test_exit_codes_are_the_documented_ones(
     brokers: FakeCluster,
@@ -248,7 +235,7 @@ def topics_of(partitions: Mapping[str, Sequence[tuple[int, tuple[int, ...], tupl
             )
             for topic in request.body.topics
         )
-        return answer("DescribeTopicPartitions", topics=topics)
+        return response_to("DescribeTopicPartitions", topics=topics)
 
     return handle
 
@@ -256,7 +243,7 @@ def topics_of(partitions: Mapping[str, Sequence[tuple[int, tuple[int, ...], tupl
 def list_topics(cluster: FakeCluster, *names: str) -> None:
     """What Metadata returns for all topics."""
     topics = tuple(nested("Metadata", "MetadataResponseTopic", name=name) for name in names)
-    cluster.handle("Metadata", lambda _: answer("Metadata", topics=topics))
+    cluster.handle("Metadata", lambda _: response_to("Metadata", topics=topics))
 
 
 async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluster) -> None:
@@ -291,12 +278,12 @@ async def test_partitions_that_brokers_describe_are_findings(brokers: FakeCluste
             )
             for name in ("b", "c")
         )
-        return answer("DescribeConfigs", results=results)
+        return response_to("DescribeConfigs", results=results)
 
     brokers.handle("DescribeConfigs", configs)
     reported = (await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")).json
     assert reported["partitions"] == {"topics": 3, "partitions": 4, "offline": 1, "underMinIsr": 1}
-    assert [(one["id"], one["count"], one["examples"]) for one in reported["findings"]] == [
+    assert [(finding["id"], finding["count"], finding["examples"]) for finding in reported["findings"]] == [
         ("partitions-offline", 1, ["a-0"]),
         ("partitions-under-min-isr", 1, ["b-0"]),
         ("replicas-without-broker/broker-7", 3, ["a-0", "b-0", "c-0"]),
@@ -315,12 +302,14 @@ async def test_topics_that_are_not_described_are_reported(
         name="a",
         error_code=ErrorCode.topic_authorization_failed,
     )
-    brokers.handle("DescribeTopicPartitions", lambda _: answer("DescribeTopicPartitions", topics=(refused,)))
+    brokers.handle(
+        "DescribeTopicPartitions", lambda _: response_to("DescribeTopicPartitions", topics=(refused,))
+    )
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
     assert (ran.exit_code, ran.json["partitions"]) == (1, None)
     assert ran.json["findings"][0]["id"] == "partitions-not-examined"
     assert ran.json["findings"][0]["evidence"].startswith("TOPIC_AUTHORIZATION_FAILED")
-    monkeypatch.setattr(partition_examination, "REQUEST_TIMEOUT_MS", 1)
+    monkeypatch.setattr(examination, "TOPICS_TIMEOUT_MS", 1)
     brokers.handle("Metadata", lambda _: HANG_UP)
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
     assert (ran.exit_code, ran.json["findings"][0]["id"]) == (1, "partitions-not-examined")
@@ -328,17 +317,19 @@ async def test_topics_that_are_not_described_are_reported(
 
 async def test_a_broker_that_lists_no_broker_is_examined(brokers: FakeCluster) -> None:
     brokers.handle(
-        "DescribeCluster", lambda _: answer("DescribeCluster", cluster_id=CLUSTER_ID, endpoint_type=1)
+        "DescribeCluster", lambda _: response_to("DescribeCluster", cluster_id=CLUSTER_ID, endpoint_type=1)
     )
     list_topics(brokers, "a")
     brokers.handle("DescribeTopicPartitions", topics_of({"a": [(-1, (1,), ())]}))
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0], "-o", "json")
-    assert [one["id"] for one in ran.json["findings"] if one["severity"] == "danger"] == [
+    assert [finding["id"] for finding in ran.json["findings"] if finding["severity"] == "danger"] == [
         "broker-not-registered/broker-1",
         "partitions-offline",
     ]
     # Its clients would wait for a broker, so that no command is proposed that lists partitions.
-    assert all("quorate topics" not in command for one in ran.json["findings"] for command in one["commands"])
+    assert all(
+        "quorate topics" not in command for finding in ran.json["findings"] for command in finding["commands"]
+    )
 
 
 def test_the_documentation_has_each_finding() -> None:
@@ -348,11 +339,11 @@ def test_the_documentation_has_each_finding() -> None:
     assert {severity.lower() for _, severity in rows} == set(Severity)
 
 
-async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
+async def test_what_must_not_be_asked_is_reported(brokers: FakeCluster) -> None:
     brokers.finalized_features["metadata.version"] = 29
     brokers.handle(
         "UpdateFeatures",
-        lambda _: answer("UpdateFeatures", error_code=ErrorCode.cluster_authorization_failed),
+        lambda _: response_to("UpdateFeatures", error_code=ErrorCode.cluster_authorization_failed),
     )
     ran = await run_tool("doctor", "-b", brokers.bootstrap[0])
     assert "WARNING  The highest possible level of some features is unknown" in ran.stdout
@@ -360,10 +351,10 @@ async def test_what_must_not_be_asked_is_told(brokers: FakeCluster) -> None:
     assert ran.exit_code == 1
 
 
-async def test_nobody_there_is_an_error(tmp_path: Path) -> None:
+async def test_no_server_there_is_an_error(tmp_path: Path) -> None:
     """No diagnosis without a patient: one message, exit code 1."""
     config = tmp_path / "admin.properties"
-    # The second attempt would come after the end of the call, so there is none.
+    # The second attempt would come after the end of the call, so it is not made.
     config.write_text("reconnect.backoff.ms=120000\nreconnect.backoff.max.ms=120000\n")
     async with FakeCluster() as cluster:
         address = cluster.bootstrap[0]
@@ -452,7 +443,7 @@ async def test_a_lake_tells_the_past_of_a_blocker(
     reported = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake", "-o", "json")
     first, *rest = reported.json["findings"]
     assert first["past"]["blocksSince"]["metadata.version"]["level"] == 28
-    assert [one["past"] for one in rest] == [None] * len(rest)
+    assert [finding["past"] for finding in rest] == [None] * len(rest)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +459,7 @@ async def test_a_lake_tells_the_past_of_a_blocker(
 async def test_a_lake_that_cannot_be_read_does_not_hide_the_findings(
     blocked: FakeCluster, monkeypatch: pytest.MonkeyPatch, ending: tuple[int, str, str], complaint: str
 ) -> None:
-    """The present is told whatever is wrong with the past."""
+    """The present is reported whatever is wrong with the past."""
     _printing(monkeypatch, *ending)
     ran = await run_tool("doctor", "-b", blocked.bootstrap[0], "--history", "/lake")
     assert ran.exit_code == 1

@@ -1,9 +1,9 @@
 """`quorate features`: text, JSON and errors of its subcommands."""
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer
+from kit.fake_cluster import FakeCluster, response_to
 from kit.tool_runner import run_tool
-from quorate.tools.features.text import description_json, description_text, update_json, update_text
+from quorate.tools.features import description_json, description_text, update_json, update_text
 from quorate_admin.errors import ServerError
 from quorate_admin.types.cluster import FeatureDescription
 from quorate_protocol.errors import ErrorCode
@@ -13,7 +13,7 @@ from quorate_protocol.kafka.releases import DEFAULT_RELEASE, RELEASES
 REFUSED = ServerError(ErrorCode.invalid_update_version, "Broker 0 only supports versions 7-30")
 
 
-def test_levels_are_told_as_by_kafka() -> None:
+def test_levels_are_reported_as_by_kafka() -> None:
     found = FeatureDescription(
         finalized={"metadata.version": 30},
         finalized_epoch=12,
@@ -67,7 +67,7 @@ def test_an_unknown_epoch_is_a_dash() -> None:
         ),
     ],
 )
-def test_changes_are_told_as_by_kafka(
+def test_changes_are_reported_as_by_kafka(
     operation: str, refusal: ServerError | None, dry_run: bool, text: str
 ) -> None:
     assert update_text(operation, {"b": 1, "a": 2}, refusal, dry_run=dry_run) == text
@@ -136,7 +136,7 @@ async def test_levels_are_asked_of_the_named_node() -> None:
 async def test_what_is_wanted_is_asked_for(arguments: list[str], updates: list[tuple[str, int, int]]) -> None:
     """Options to UpdateFeatures; 0 is no upgrade, but a downgrade."""
     async with FakeCluster() as cluster:
-        cluster.handle("UpdateFeatures", lambda _: answer("UpdateFeatures"))
+        cluster.handle("UpdateFeatures", lambda _: response_to("UpdateFeatures"))
         for dry_run in ([], ["--dry-run"]):
             ran = await run_tool("features", "-b", cluster.bootstrap[0], *arguments, *dry_run)
             assert ran.exit_code == 0
@@ -149,9 +149,9 @@ async def test_what_is_wanted_is_asked_for(arguments: list[str], updates: list[t
             assert len(ran.stdout.splitlines()) == len(updates)
 
 
-async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
+async def test_a_refusal_is_reported_for_each_feature_and_fails() -> None:
     """Kafka's text, and exit code 1."""
-    refusal = answer("UpdateFeatures", error_code=ErrorCode.invalid_update_version, error_message="No.")
+    refusal = response_to("UpdateFeatures", error_code=ErrorCode.invalid_update_version, error_message="No.")
     async with FakeCluster(handlers={"UpdateFeatures": lambda _: refusal}) as cluster:
         asked = ("features", "-b", cluster.bootstrap[0], "upgrade", "--feature", "a=1", "--feature", "b=1")
         ran = await run_tool(*asked)
@@ -169,7 +169,7 @@ async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["upgrade"], "name at least one feature to upgrade"),
         (["disable"], "name at least one feature to disable"),
@@ -184,16 +184,16 @@ async def test_a_refusal_is_told_for_each_feature_and_fails() -> None:
         (["feature-dependencies"], "Missing option"),
     ],
 )
-async def test_wrong_options_exit_with_2_before_anybody_is_asked(arguments: list[str], told: str) -> None:
+async def test_wrong_options_exit_with_2_before_any_request(arguments: list[str], expected: str) -> None:
     ran = await run_tool("features", "-b", "localhost:1", *arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert told in " ".join(ran.stderr.replace("│", " ").split())
+    assert expected in " ".join(ran.stderr.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
     "arguments", [["upgrade", "--release-version", "9.9"], ["upgrade", "--metadata", "9.9"]]
 )
-async def test_an_unknown_release_is_told_with_those_there_are(arguments: list[str]) -> None:
+async def test_an_unknown_release_is_reported_with_those_there_are(arguments: list[str]) -> None:
     """The message names option, value and what is allowed."""
     ran = await run_tool("features", "-b", "localhost:1", *arguments)
     assert ran.exit_code == 1
@@ -241,14 +241,14 @@ async def test_dependencies_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("feature", "told"),
+    ("feature", "expected"),
     [
         ("foo=1", "unknown feature 'foo'; known features are metadata.version, kraft.version"),
         ("group.version=9", "group.version=9: unknown level; known levels are 0 to 1"),
         ("metadata.version=99", "metadata.version=99: unknown level; known levels are 7 to 34"),
     ],
 )
-async def test_dependencies_of_what_does_not_exist(feature: str, told: str) -> None:
+async def test_dependencies_of_what_does_not_exist(feature: str, expected: str) -> None:
     ran = await run_tool("features", "feature-dependencies", "--feature", feature)
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert told in ran.stderr
+    assert expected in ran.stderr

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from kit.tool_runner import run_tool
 from quorate_protocol.errors import ErrorCode
 
 
 def elected(results: dict[str, Sequence[tuple[int, ErrorCode]]]) -> Any:
     """An answer: partitions with their errors, by topic."""
-    return answer(
+    return response_to(
         "ElectLeaders",
         replica_election_results=tuple(
             nested(
@@ -44,7 +44,7 @@ MIXED = elected(
 )
 
 
-async def test_results_are_told_as_by_kafka() -> None:
+async def test_results_are_reported_as_by_kafka() -> None:
     """Elected, not needed, failed, in this order; exit code 1."""
     async with FakeCluster(handlers={"ElectLeaders": lambda _: MIXED}) as cluster:
         asked = (
@@ -101,7 +101,7 @@ async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "No such file or directory"),
         ("{", "it is not valid JSON: "),
@@ -120,7 +120,7 @@ async def test_partitions_come_from_a_file(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_a_bad_file_is_told(tmp_path: Path, content: str | None, told: str) -> None:
+async def test_a_bad_file_is_reported(tmp_path: Path, content: str | None, expected: str) -> None:
     file = tmp_path / "partitions.json"
     if content is not None:
         file.write_text(content)
@@ -135,7 +135,7 @@ async def test_a_bad_file_is_told(tmp_path: Path, content: str | None, told: str
     )
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith(f"error: --path-to-json-file {file}: ")
-    assert told in ran.stderr
+    assert expected in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, FakeCluster, answer, nested
+from kit.fake_cluster import CLUSTER_ID, FakeCluster, quorum_response, replica_state, response_to
+from kit.replicas import NOW_MS, replica
 from kit.tool_runner import run_tool
 from quorate.console import CommandError
 from quorate.tools.metadata_quorum.text import endpoint_text, replication_text, status_json, status_text
@@ -15,26 +16,7 @@ from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.uuids import uuid_to_text
 
 DIRECTORIES = [uuid.UUID(int=number << 100) for number in (1, 2, 3)]
-FIRST, SECOND, THIRD = (uuid_to_text(one) for one in DIRECTORIES)
-NOW_MS = 1_700_000_000_000
-
-
-def replica(
-    node_id: int,
-    *,
-    directory_id: uuid.UUID | None = None,
-    end: int = 100,
-    fetched_ms: int | None = NOW_MS,
-    caught_up_ms: int | None = NOW_MS,
-) -> ReplicaDescription:
-    """A replica of the log."""
-    return ReplicaDescription(
-        node_id=node_id,
-        directory_id=directory_id,
-        log_end_offset=end,
-        last_fetch_ms=fetched_ms,
-        last_caught_up_ms=caught_up_ms,
-    )
+FIRST, SECOND, THIRD = (uuid_to_text(directory_id) for directory_id in DIRECTORIES)
 
 
 QUORUM = QuorumDescription(
@@ -45,7 +27,7 @@ QUORUM = QuorumDescription(
         replica(3000, directory_id=DIRECTORIES[0], end=90, fetched_ms=NOW_MS - 40, caught_up_ms=NOW_MS - 50),
         replica(3001, directory_id=DIRECTORIES[1]),
     ),
-    observers=(replica(0, end=-1, fetched_ms=None, caught_up_ms=None),),
+    observers=(replica(0, directory_id=None, end=-1, fetched_ms=None, caught_up_ms=None),),
     nodes={3000: (RaftVoterEndpoint(name="CONTROLLER", host="::1", port=9093),), 3001: ()},
 )
 
@@ -53,31 +35,20 @@ QUORUM = QuorumDescription(
 @pytest.fixture
 async def controllers() -> AsyncIterator[FakeCluster]:
     """A quorum of one controller, which describes itself as leader."""
-    voter = nested(
-        "DescribeQuorum",
-        "ReplicaState",
-        replica_id=3000,
+    voter = replica_state(
+        3000,
         replica_directory_id=DIRECTORIES[0],
         log_end_offset=7,
         last_fetch_timestamp=NOW_MS,
         last_caught_up_timestamp=NOW_MS,
     )
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
-        partition_index=0,
-        leader_id=3000,
-        leader_epoch=2,
-        high_watermark=7,
-        current_voters=(voter,),
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
+    response = quorum_response(voter, leader_id=3000, leader_epoch=2, high_watermark=7)
     async with FakeCluster([3000], is_controllers=True) as cluster:
-        cluster.handle("DescribeQuorum", lambda _: answer("DescribeQuorum", topics=(topic,)))
+        cluster.handle("DescribeQuorum", lambda _: response)
         yield cluster
 
 
-def test_the_status_of_a_quorum_is_told_as_by_kafka() -> None:
+def test_the_status_of_a_quorum_is_reported_as_by_kafka() -> None:
     assert status_text("cluster", QUORUM) == (
         "ClusterId:              cluster\n"
         "LeaderId:               3001\n"
@@ -109,7 +80,7 @@ def test_the_largest_lag_is_that_of_the_last_voter(
     assert (status["maxFollowerLag"], status["maxFollowerLagTimeMs"]) == (lag, lag_ms)
 
 
-def test_replication_is_told_in_the_order_leader_followers_observers() -> None:
+def test_replication_is_reported_in_the_order_leader_followers_observers() -> None:
     lines = [line.split() for line in replication_text(QUORUM, None).splitlines()]
     assert lines == [
         [
@@ -144,7 +115,7 @@ def test_a_time_in_the_future_says_that_clocks_differ() -> None:
         replication_text(QUORUM, 5)
 
 
-def test_a_leader_that_is_no_voter_any_more_is_told() -> None:
+def test_a_leader_that_is_no_voter_any_more_is_reported() -> None:
     quorum = QuorumDescription(
         leader_id=9, leader_epoch=1, high_watermark=1, voters=(replica(3000),), observers=()
     )
@@ -153,7 +124,7 @@ def test_a_leader_that_is_no_voter_any_more_is_told() -> None:
 
 
 @pytest.mark.parametrize(("host", "text"), [("h", "C://h:1"), ("::1", "C://[::1]:1")])
-def test_endpoints_are_told_with_brackets_around_ipv6(host: str, text: str) -> None:
+def test_endpoints_are_reported_with_brackets_around_ipv6(host: str, text: str) -> None:
     assert endpoint_text(RaftVoterEndpoint(name="C", host=host, port=1)) == text
 
 
@@ -199,7 +170,7 @@ async def test_describe_asks_the_controllers(controllers: FakeCluster) -> None:
         ["remove-controller", "-i", "one", "-d", FIRST],
     ],
 )
-async def test_wrong_options_exit_with_2_before_anybody_is_asked(arguments: list[str]) -> None:
+async def test_wrong_options_exit_with_2_before_any_request(arguments: list[str]) -> None:
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", *arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
 
@@ -210,7 +181,7 @@ REMOVE = ("remove-controller", "--controller-id", "3002", "--controller-director
 
 
 async def test_a_voter_is_removed(controllers: FakeCluster) -> None:
-    controllers.handle("RemoveRaftVoter", lambda _: answer("RemoveRaftVoter"))
+    controllers.handle("RemoveRaftVoter", lambda _: response_to("RemoveRaftVoter"))
     ran = await run_tool("metadata-quorum", "-C", controllers.bootstrap[0], *REMOVE)
     assert ran.stdout == f"Removed KRaft controller 3002 with directory id {THIRD}\n"
     (request,) = controllers.received("RemoveRaftVoter")
@@ -229,8 +200,8 @@ async def test_a_dry_run_asks_nobody() -> None:
 
 async def test_a_voter_is_removed_and_then_unregistered(controllers: FakeCluster) -> None:
     """KIP-1312's order."""
-    controllers.handle("RemoveRaftVoter", lambda _: answer("RemoveRaftVoter"))
-    controllers.handle("UnregisterController", lambda _: answer("UnregisterController"))
+    controllers.handle("RemoveRaftVoter", lambda _: response_to("RemoveRaftVoter"))
+    controllers.handle("UnregisterController", lambda _: response_to("UnregisterController"))
     ran = await run_tool("metadata-quorum", "-C", controllers.bootstrap[0], *REMOVE, "--unregister")
     assert ran.stdout == (
         f"Removed KRaft controller 3002 with directory id {THIRD}\nUnregistered KRaft controller 3002\n"
@@ -249,7 +220,7 @@ async def test_a_removal_that_fails_directs_to_unregistering_alone(
 ) -> None:
     """KIP-1312: where a voter can't be removed, --unregister fails and names the other command."""
     controllers.handle(
-        "RemoveRaftVoter", lambda _: answer("RemoveRaftVoter", error_code=code, error_message="No.")
+        "RemoveRaftVoter", lambda _: response_to("RemoveRaftVoter", error_code=code, error_message="No.")
     )
     address = controllers.bootstrap[0]
     ran = await run_tool("metadata-quorum", "-C", address, *REMOVE, "--unregister")
@@ -269,7 +240,9 @@ async def test_a_removal_from_a_static_quorum_directs_to_its_property(
 ) -> None:
     del controllers.finalized_features["kraft.version"]
     if refuses:
-        refusal = answer("RemoveRaftVoter", error_code=ErrorCode.unsupported_version, error_message="No.")
+        refusal = response_to(
+            "RemoveRaftVoter", error_code=ErrorCode.unsupported_version, error_message="No."
+        )
         controllers.handle("RemoveRaftVoter", lambda _: refusal)
     else:
         for node in controllers.nodes.values():
@@ -291,8 +264,8 @@ async def test_a_removal_from_a_static_quorum_directs_to_its_property(
 
 
 async def test_an_unregistration_that_fails_says_that_the_voter_is_gone(controllers: FakeCluster) -> None:
-    controllers.handle("RemoveRaftVoter", lambda _: answer("RemoveRaftVoter"))
-    refusal = answer(
+    controllers.handle("RemoveRaftVoter", lambda _: response_to("RemoveRaftVoter"))
+    refusal = response_to(
         "UnregisterController", error_code=ErrorCode.unsupported_version, error_message="Too old."
     )
     controllers.handle("UnregisterController", lambda _: refusal)
@@ -327,7 +300,7 @@ def controller_file(
 
 async def test_a_controller_is_added_as_its_files_say(tmp_path: Path, controllers: FakeCluster) -> None:
     """AddRaftVoter from properties and meta.properties; advertised listeners go before listeners."""
-    controllers.handle("AddRaftVoter", lambda _: answer("AddRaftVoter"))
+    controllers.handle("AddRaftVoter", lambda _: response_to("AddRaftVoter"))
     ran = await run_tool(
         "metadata-quorum", "-C", controllers.bootstrap[0], "-c", controller_file(tmp_path), "add-controller"
     )
@@ -363,7 +336,7 @@ async def test_a_dry_run_of_adding_reads_the_files_alone(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (("node.id=3003", ""), "node.id is missing"),
         (("node.id=3003", "node.id=-3"), "node.id=-3: it must be a number from 0 to 2147483647"),
@@ -378,25 +351,25 @@ async def test_a_dry_run_of_adding_reads_the_files_alone(
     ],
 )
 async def test_a_file_that_is_no_controllers_is_refused(
-    tmp_path: Path, change: tuple[str, str], told: str
+    tmp_path: Path, change: tuple[str, str], expected: str
 ) -> None:
     """The message names the key, its value and what is allowed."""
     path = controller_file(tmp_path, PROPERTIES.replace(*change))
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", "-c", path, "add-controller")
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(f"error: {told}")
+    assert ran.stderr.startswith(f"error: {expected}")
 
 
 @pytest.mark.parametrize(
-    ("meta", "told"),
+    ("meta", "expected"),
     [
         (None, "meta.properties: No such file or directory"),
         ("version=1\n", "meta.properties: it has no directory.id"),
         ("directory.id=short\n", "directory.id=short: 'short' is not a uuid"),
     ],
 )
-async def test_a_directory_without_an_id_is_refused(tmp_path: Path, meta: str | None, told: str) -> None:
+async def test_a_directory_without_an_id_is_refused(tmp_path: Path, meta: str | None, expected: str) -> None:
     path = controller_file(tmp_path, meta=meta)
     ran = await run_tool("metadata-quorum", "-C", "localhost:1", "-c", path, "add-controller")
     assert ran.exit_code == 1
-    assert told in ran.stderr
+    assert expected in ran.stderr

@@ -13,15 +13,15 @@ TOOLS = ("topics", "configs", "acls", "delegation-tokens", "reassign-partitions"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ([], "no action is given; give exactly one of --go, --stop"),
         (["--go", "--stop"], "--go and --stop can't be given together; give exactly one of --go, --stop"),
         (["--go"], "--go needs --bootstrap-server"),
     ],
 )
-def test_one_action_at_one_cluster(given: list[str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_one_action_at_one_cluster(given: list[str], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         one_action(given, ACTIONS)
 
 

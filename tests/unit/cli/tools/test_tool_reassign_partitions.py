@@ -62,16 +62,16 @@ def file(tmp_path: Path) -> Callable[..., str]:
 # Commands
 
 
-def everything(admin: ScriptedAdmin, **answers: Any) -> None:
+def everything(admin: ScriptedAdmin, **responses: Any) -> None:
     """Answers of a cluster with the brokers 1 and 2, where `t` has one partition on 1, in /a."""
-    admin.answers |= {
+    admin.responses |= {
         "list_partition_reassignments": {},
         "describe_cluster": brokers(1, 2),
         "describe_topics": Results({"t": topic((1,))}, {}),
         "describe_replica_log_dirs": Results({R01: ReplicaLogDirInfo(current_log_dir="/a")}, {}),
         "alter_partition_reassignments": Results({T0: None}, {}),
         "incremental_alter_configs": Results(),
-        **answers,
+        **responses,
     }
 
 
@@ -83,7 +83,7 @@ SAVED = (
 
 
 async def test_reassignments_are_listed(admin: ScriptedAdmin) -> None:
-    admin.answers["list_partition_reassignments"] = {T0: MOVING}
+    admin.responses["list_partition_reassignments"] = {T0: MOVING}
     ran = await run_tool(*AT_CONTROLLER, "--list")
     assert ran.stdout.endswith("t-0: replicas: 1,2,3. adding: 3. removing: 1.\n")
     assert admin.config.client_id == "reassign-partitions-tool"
@@ -171,7 +171,7 @@ async def test_a_replica_moves_when_its_broker_has_it(
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (
             ErrorCode.replica_not_available,
@@ -187,18 +187,18 @@ async def test_a_replica_moves_when_its_broker_has_it(
     ],
 )
 async def test_a_replica_that_can_not_move(
-    admin: ScriptedAdmin, file: Callable[..., str], code: ErrorCode, told: str
+    admin: ScriptedAdmin, file: Callable[..., str], code: ErrorCode, expected: str
 ) -> None:
     refused = Results({}, {TopicPartitionReplica("t", 0, 2): ServerError(code)})
     everything(admin, alter_replica_log_dirs=refused)
     path = file(to(2, log_dirs=["/b"]))
     ran = await run_tool(*AT, "--execute", "--reassignment-json-file", path, "--timeout", "0")
     assert ran.exit_code == 1
-    assert ran.stderr == f"error: {told}\n"
+    assert ran.stderr == f"error: {expected}\n"
 
 
 @pytest.mark.parametrize(
-    ("answers", "partitions", "told"),
+    ("answers", "partitions", "expected"),
     [
         ({"list_partition_reassignments": {T1: MOVING}}, [to(2)], "Use --additional to override"),
         ({}, [to(7)], "Unknown broker id 7 among the replicas of t-0"),
@@ -222,14 +222,14 @@ async def test_a_replica_that_can_not_move(
 async def test_what_the_cluster_does_not_take(
     admin: ScriptedAdmin,
     file: Callable[..., str],
-    answers: dict[str, Any],
+    responses: dict[str, Any],
     partitions: list[dict[str, Any]],
-    told: str,
+    expected: str,
 ) -> None:
-    everything(admin, **answers)
+    everything(admin, **responses)
     ran = await run_tool(*AT, "--execute", "--reassignment-json-file", file(*partitions))
     assert ran.exit_code == 1
-    assert told in ran.stderr
+    assert expected in ran.stderr
 
 
 async def test_a_reassignment_goes_on_in_addition(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
@@ -282,9 +282,9 @@ async def test_a_finished_reassignment_is_verified(admin: ScriptedAdmin, file: C
     ],
 )
 async def test_a_reassignment_that_is_not_finished(
-    admin: ScriptedAdmin, file: Callable[..., str], answers: dict[str, Any], line: str
+    admin: ScriptedAdmin, file: Callable[..., str], responses: dict[str, Any], line: str
 ) -> None:
-    everything(admin, **answers)
+    everything(admin, **responses)
     ran = await run_tool(*AT, "--verify", "--reassignment-json-file", file(to(2)), "--preserve-throttles")
     assert ran.stdout == f"Status of partition reassignment:\n{line}\n\n"
 
@@ -342,7 +342,7 @@ async def test_a_reassignment_is_cancelled(admin: ScriptedAdmin, file: Callable[
 
 
 async def test_nothing_to_cancel_at_controllers(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    admin.answers["list_partition_reassignments"] = {}
+    admin.responses["list_partition_reassignments"] = {}
     path = file(to(1))
     ran = await run_tool(*AT_CONTROLLER, "--cancel", "--preserve-throttles", "--reassignment-json-file", path)
     assert ran.stdout == (

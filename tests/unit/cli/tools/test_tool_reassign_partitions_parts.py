@@ -37,7 +37,7 @@ from quorate_protocol.placement import UsableBroker
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ("--generate --topics-to-move-json-file", "--generate needs --broker-list"),
         ("--generate --broker-list", "--generate needs --topics-to-move-json-file"),
@@ -58,8 +58,8 @@ from quorate_protocol.placement import UsableBroker
         ),
     ],
 )
-def test_options_that_do_not_go_together(options: str, told: str) -> None:
-    assert told in usage_error(check_options, options)
+def test_options_that_do_not_go_together(options: str, expected: str) -> None:
+    assert expected in usage_error(check_options, options)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_reassignment_is_read_and_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("nothing", "it is not valid JSON"),
         ("[]", "it must hold one JSON object"),
@@ -119,15 +119,15 @@ def test_a_reassignment_is_read_and_written() -> None:
         ),
     ],
 )
-def test_a_wrong_file_is_told(text: str, told: str) -> None:
+def test_a_wrong_file_is_reported(text: str, expected: str) -> None:
     """The message names field, value and what is allowed."""
     with pytest.raises(CommandError) as raised:
         parse_reassignment(text)
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("partitions", "told"),
+    ("partitions", "expected"),
     [
         ([], "Partition reassignment list cannot be empty"),
         ([to()], "Partition replica list cannot be empty: that of t-0 is"),
@@ -135,10 +135,10 @@ def test_a_wrong_file_is_told(text: str, told: str) -> None:
         ([to(1, 1, 2)], "may not contain duplicate entries: t-0 contains multiple entries for 1"),
     ],
 )
-def test_what_can_not_be_executed(partitions: list[dict[str, Any]], told: str) -> None:
+def test_what_can_not_be_executed(partitions: list[dict[str, Any]], expected: str) -> None:
     with pytest.raises(CommandError) as raised:
         parse_reassignment(moves_file(*partitions)).check_to_execute()
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
 
 
 def test_topics_and_brokers_are_read() -> None:
@@ -157,7 +157,7 @@ def test_topics_and_brokers_are_read() -> None:
 
 def test_all_partitions_get_as_many_replicas_as_before() -> None:
     current = {T0: (1, 2), T1: (1, 2), TopicPartition("u", 0): (1,)}
-    brokers = [UsableBroker(broker_id=one, rack=None, fenced=False) for one in (3, 4, 5, 6)]
+    brokers = [UsableBroker(broker_id=broker_id, rack=None, fenced=False) for broker_id in (3, 4, 5, 6)]
     proposed = propose(current, brokers, random.Random(1))
     assert {partition: len(set(replicas)) for partition, replicas in proposed.items()} == {
         partition: len(replicas) for partition, replicas in current.items()
@@ -165,7 +165,7 @@ def test_all_partitions_get_as_many_replicas_as_before() -> None:
     assert {broker for replicas in proposed.values() for broker in replicas} <= {3, 4, 5, 6}
 
 
-def test_too_few_brokers_are_told() -> None:
+def test_too_few_brokers_are_reported() -> None:
     brokers = [UsableBroker(broker_id=3, rack=None, fenced=False)]
     with pytest.raises(CommandError, match="topic t: The target replication factor of 2 cannot be reached"):
         propose({T0: (1, 2)}, brokers, random.Random(1))
@@ -254,7 +254,7 @@ def test_the_state_of_a_move_between_directories(info: ReplicaLogDirInfo | None,
         ),
     ],
 )
-def test_moves_between_directories_are_told_as_by_kafka(move: LogDirMove, line: str) -> None:
+def test_moves_between_directories_are_reported_as_by_kafka(move: LogDirMove, line: str) -> None:
     assert moves_text({R01: move}) == f"{line}\n"
 
 

@@ -8,7 +8,14 @@ import pytest
 from kit.scripted_admin import ScriptedAdmin
 from kit.tool_runner import run_tool, usage_error
 from quorate.console import UsageError
-from quorate.tools.topics.command import REASSIGNMENTS_TIMEOUT_MS
+from quorate.tools.topics.command import (
+    REASSIGNMENTS_TIMEOUT_MS,
+    check_counts,
+    check_options,
+    parse_configs,
+    parse_replica_assignment,
+    select_topics,
+)
 from quorate.tools.topics.describe import (
     DescribedTopic,
     Reports,
@@ -16,13 +23,6 @@ from quorate.tools.topics.describe import (
     description_json,
     description_text,
     select,
-)
-from quorate.tools.topics.options import (
-    check_counts,
-    check_options,
-    parse_configs,
-    parse_replica_assignment,
-    select_topics,
 )
 from quorate_admin.errors import ServerError, UnreachableError, UnsupportedByServerError
 from quorate_admin.results import Results
@@ -84,14 +84,14 @@ OVERRIDDEN = [*CONFIGS, entry("retention.ms", "1", ConfigSource.DYNAMIC_TOPIC_CO
 def described(*topics: TopicDescription, moving: PartitionReassignment | None = None) -> list[DescribedTopic]:
     """Topics with configs, of which the first partition of the first may be moving."""
     under_way = {TopicPartition(topics[0].name, 0): moving} if moving else {}
-    return combine(topics, {one.name: CONFIGS for one in topics}, under_way)
+    return combine(topics, {described.name: CONFIGS for described in topics}, under_way)
 
 
 # Options
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ("--create", "--create needs --topic"),
         ("--delete", "--delete needs --topic"),
@@ -123,8 +123,8 @@ def described(*topics: TopicDescription, moving: PartitionReassignment | None = 
         ),
     ],
 )
-def test_options_that_do_not_go_together(options: str, told: str) -> None:
-    assert told in usage_error(check_options, options)
+def test_options_that_do_not_go_together(options: str, expected: str) -> None:
+    assert expected in usage_error(check_options, options)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_replica_assignment_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("0:a", "'0:a' of partition 0 is not a list of broker ids"),
         ("0:1,", "'' of partition 1 is not a list of broker ids"),
@@ -156,12 +156,12 @@ def test_a_replica_assignment_is_read() -> None:
         ("0:1,2", "partition 1 has 1 replicas and partition 0 has 2"),
     ],
 )
-def test_a_wrong_replica_assignment_is_told(text: str, told: str) -> None:
+def test_a_wrong_replica_assignment_is_reported(text: str, expected: str) -> None:
     """The message names option, value and fault."""
     with pytest.raises(UsageError) as raised:
         parse_replica_assignment(text)
     assert f"--replica-assignment {text!r}" in raised.value.message
-    assert told in raised.value.message
+    assert expected in raised.value.message
 
 
 def test_configs_are_read() -> None:
@@ -169,13 +169,13 @@ def test_configs_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a=", "a=b=c", "=1"])
-def test_a_wrong_config_is_told(text: str) -> None:
+def test_a_wrong_config_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match="is not name=value"):
         parse_configs([text])
 
 
 @pytest.mark.parametrize(("partitions", "factor"), [(0, None), (None, 0), (None, 32768)])
-def test_impossible_numbers_are_told(partitions: int | None, factor: int | None) -> None:
+def test_impossible_numbers_are_reported(partitions: int | None, factor: int | None) -> None:
     with pytest.raises(UsageError, match="it must be"):
         check_counts(partitions, factor)
     check_counts(1, 32767)
@@ -248,7 +248,7 @@ def test_partitions_are_reported_by_their_state(reports: Reports, numbers: list[
         )
     )
     (selected,) = select(found, reports, {1, 2})
-    assert [one.info.partition for one in selected.partitions] == numbers
+    assert [partition.info.partition for partition in selected.partitions] == numbers
     assert description_text([selected], reports).count("\n") == len(numbers)
 
 
@@ -299,7 +299,7 @@ def listing(*names: str) -> dict[str, TopicListing]:
 
 
 async def test_a_topic_is_created(admin: ScriptedAdmin) -> None:
-    admin.answers["create_topics"] = Results({"t": None}, {})
+    admin.responses["create_topics"] = Results({"t": None}, {})
     options = (
         "--create",
         "--topic",
@@ -320,7 +320,7 @@ async def test_a_topic_is_created(admin: ScriptedAdmin) -> None:
 
 
 async def test_a_topic_is_created_with_its_replicas(admin: ScriptedAdmin) -> None:
-    admin.answers["create_topics"] = Results({"a.b": None}, {})
+    admin.responses["create_topics"] = Results({"a.b": None}, {})
     ran = await run_tool("topics", *AT, "--create", "--topic", "a.b", "--replica-assignment", "0:1,1:0")
     assert ran.stdout.startswith("WARNING: Due to limitations in metric names")
     assert ran.stdout.endswith("\nCreated topic a.b.\n")
@@ -329,7 +329,7 @@ async def test_a_topic_is_created_with_its_replicas(admin: ScriptedAdmin) -> Non
 
 async def test_a_topic_that_exists_is_a_failure_unless_allowed(admin: ScriptedAdmin) -> None:
     exists = ServerError(ErrorCode.topic_already_exists, "Topic 't' already exists.")
-    admin.answers["create_topics"] = Results({}, {"t": exists})
+    admin.responses["create_topics"] = Results({}, {"t": exists})
     create = ("topics", *AT, "--create", "--topic", "t")
     ran = await run_tool(*create)
     assert (ran.exit_code, ran.stdout) == (1, "")
@@ -338,12 +338,12 @@ async def test_a_topic_that_exists_is_a_failure_unless_allowed(admin: ScriptedAd
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "", "")
     ran = await run_tool(*create, "--if-not-exists", "-o", "json")
     assert ran.json == {"topic": "t", "created": False}
-    admin.answers["create_topics"] = Results({}, {"t": ServerError(ErrorCode.policy_violation, "No.")})
+    admin.responses["create_topics"] = Results({}, {"t": ServerError(ErrorCode.policy_violation, "No.")})
     assert (await run_tool(*create, "--if-not-exists")).exit_code == 1
 
 
 async def test_topics_are_listed(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = listing("b", "a", "__consumer_offsets")
+    admin.responses["list_topics"] = listing("b", "a", "__consumer_offsets")
     assert (await run_tool("topics", *AT, "--list")).stdout == "__consumer_offsets\na\nb\n"
     assert (await run_tool("topics", *AT, "--list", "--topic", "a|b")).stdout == "a\nb\n"
     assert (await run_tool("topics", *AT, "--list", "--topic", "z")).stdout == "\n"
@@ -354,12 +354,12 @@ async def test_topics_are_listed(admin: ScriptedAdmin) -> None:
 
 
 async def test_partitions_are_added(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = listing("a", "b")
-    admin.answers["create_partitions"] = Results()
+    admin.responses["list_topics"] = listing("a", "b")
+    admin.responses["create_partitions"] = Results()
     ran = await run_tool("topics", *AT, "--alter", "--topic", "a|b", "--partitions", "3")
     assert (ran.exit_code, ran.stdout) == (0, "")
     assert admin.calls[-1].args == ({name: NewPartitions(total_count=3) for name in "ab"},)
-    admin.answers["describe_topics"] = Results({"a": topic("a")}, {})
+    admin.responses["describe_topics"] = Results({"a": topic("a")}, {})
     await run_tool(
         "topics", *AT, "--alter", "--topic", "a", "--partitions", "2", "--replica-assignment", "1:2,2:1"
     )
@@ -368,7 +368,7 @@ async def test_partitions_are_added(admin: ScriptedAdmin) -> None:
 
 @pytest.mark.parametrize("action", [("--alter", "--partitions", "3"), ("--delete",), ("--describe",)])
 async def test_a_topic_that_is_not_there(admin: ScriptedAdmin, action: tuple[str, ...]) -> None:
-    admin.answers["list_topics"] = listing("a")
+    admin.responses["list_topics"] = listing("a")
     ran = await run_tool("topics", *AT, *action, "--topic", "z")
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == "error: Topic 'z' does not exist as expected\n"
@@ -378,12 +378,12 @@ async def test_a_topic_that_is_not_there(admin: ScriptedAdmin, action: tuple[str
 
 
 async def test_topics_are_deleted(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = listing("a", "b", "c")
-    admin.answers["delete_topics"] = Results({"a": None, "b": None}, {})
+    admin.responses["list_topics"] = listing("a", "b", "c")
+    admin.responses["delete_topics"] = Results({"a": None, "b": None}, {})
     ran = await run_tool("topics", *AT, "--delete", "--topic", "a|b", "-o", "json")
     assert ran.json == {"deleted": ["a", "b"]}
     assert admin.calls[-1].args == (["a", "b"],)
-    admin.answers["delete_topics"] = Results({}, {"c": ServerError(ErrorCode.topic_deletion_disabled)})
+    admin.responses["delete_topics"] = Results({}, {"c": ServerError(ErrorCode.topic_deletion_disabled)})
     ran = await run_tool("topics", *AT, "--delete", "--topic", "c")
     assert ran.exit_code == 1
     assert "TOPIC_DELETION_DISABLED" in ran.stderr
@@ -391,9 +391,9 @@ async def test_topics_are_deleted(admin: ScriptedAdmin) -> None:
 
 def describing(admin: ScriptedAdmin) -> None:
     """Answers for --describe of the topic `t`."""
-    admin.answers |= {
+    admin.responses |= {
         "list_topics": listing("t"),
-        "describe_topics": lambda wanted, **_: Results({one: topic("t") for one in wanted}, {}),
+        "describe_topics": lambda wanted, **_: Results({name: topic("t") for name in wanted}, {}),
         "describe_configs": Results({ConfigResource(ConfigResourceType.TOPIC, "t"): tuple(CONFIGS)}, {}),
         "list_partition_reassignments": {},
         "describe_cluster": ClusterDescription(cluster_id="c", controller_id=1, nodes=()),
@@ -409,7 +409,7 @@ def describing(admin: ScriptedAdmin) -> None:
 )
 async def test_a_topic_is_described_without_reassignments(admin: ScriptedAdmin, refusal: Exception) -> None:
     describing(admin)
-    admin.answers["list_partition_reassignments"] = refusal
+    admin.responses["list_partition_reassignments"] = refusal
     ran = await run_tool("topics", *AT, "--describe", "--topic", "t")
     assert ran.exit_code == 0
     assert ran.stdout.startswith("Topic: t\t")
@@ -417,7 +417,7 @@ async def test_a_topic_is_described_without_reassignments(admin: ScriptedAdmin, 
 
 async def test_another_refusal_about_reassignments_is_a_failure(admin: ScriptedAdmin) -> None:
     describing(admin)
-    admin.answers["list_partition_reassignments"] = ServerError(ErrorCode.not_controller)
+    admin.responses["list_partition_reassignments"] = ServerError(ErrorCode.not_controller)
     ran = await run_tool("topics", *AT, "--describe")
     assert ran.exit_code == 1
     assert "NOT_CONTROLLER" in ran.stderr
@@ -429,7 +429,7 @@ async def test_another_refusal_about_reassignments_is_a_failure(admin: ScriptedA
 )
 async def test_controllers_describe_topics_without_a_leader(admin: ScriptedAdmin, failure: Exception) -> None:
     describing(admin)
-    admin.answers["list_partition_reassignments"] = failure
+    admin.responses["list_partition_reassignments"] = failure
     ran = await run_tool("topics", *AT_CONTROLLERS, "--describe")
     assert ran.exit_code == 0
     assert ran.stdout.startswith("Topic: t\t")
@@ -437,9 +437,9 @@ async def test_controllers_describe_topics_without_a_leader(admin: ScriptedAdmin
     (call,) = admin.calls_of("list_partition_reassignments")
     assert call.kwargs["timeout_ms"] == REASSIGNMENTS_TIMEOUT_MS
     ran = await run_tool("topics", *AT_CONTROLLERS, "--describe", "--unavailable-partitions")
-    led = [one for one in topic("t").partitions if one.leader is not None]
+    led = [partition for partition in topic("t").partitions if partition.leader is not None]
     assert led
-    assert not any(f"Partition: {one.partition}\t" in ran.stdout for one in led)
+    assert not any(f"Partition: {partition.partition}\t" in ran.stdout for partition in led)
 
 
 @pytest.mark.parametrize("action", ["--create", "--delete", "--alter --partitions 2"])
@@ -475,8 +475,8 @@ async def test_the_page_size_is_passed_on(admin: ScriptedAdmin) -> None:
     assert sizes == [20, 2000]
 
 
-async def test_delete_config_is_told_to_do_nothing(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = {}
+async def test_delete_config_warns_that_it_does_nothing(admin: ScriptedAdmin) -> None:
+    admin.responses["list_topics"] = {}
     ran = await run_tool("topics", *AT, "--list", "--delete-config", "a")
     assert ran.exit_code == 0
     assert "--delete-config has no effect" in ran.stderr

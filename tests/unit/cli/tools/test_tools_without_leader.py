@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, quorum_response, response_to
 from kit.tool_runner import Ran, run_tool
 from kit.waiting import until
 from quorate.console import client
@@ -39,20 +39,8 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _described(voters: dict[int, str]) -> Any:
-    partition = nested(
-        "DescribeQuorum",
-        "PartitionData",
-        error_code=ErrorCode.not_leader_or_follower,
-        leader_id=-1,
-        leader_epoch=3,
-    )
-    topic = nested("DescribeQuorum", "TopicData", topic_name="__cluster_metadata", partitions=(partition,))
-    nodes = []
-    for node_id, address in voters.items():
-        host, _, port = address.rpartition(":")
-        listener = nested("DescribeQuorum", "Listener", name="CONTROLLER", host=host, port=int(port))
-        nodes.append(nested("DescribeQuorum", "Node", node_id=node_id, listeners=(listener,)))
-    return answer("DescribeQuorum", topics=(topic,), nodes=tuple(nodes))
+    error_code = ErrorCode.not_leader_or_follower
+    return quorum_response(endpoints=voters, error_code=error_code, leader_id=-1, leader_epoch=3)
 
 
 def _configs_described(request: Any) -> Any:
@@ -66,7 +54,7 @@ def _configs_described(request: Any) -> Any:
         )
         for resource in request.body.resources
     )
-    return answer("DescribeConfigs", results=results)
+    return response_to("DescribeConfigs", results=results)
 
 
 @pytest.fixture(params=[True, False], ids=["restarted", "running on"])
@@ -80,7 +68,7 @@ async def survivor(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]
             cluster.finalized_features, cluster.finalized_features_epoch = {}, -1
             cluster.handle(
                 "DescribeCluster",
-                lambda _: answer(
+                lambda _: response_to(
                     "DescribeCluster", error_code=ErrorCode.unsupported_version, error_message=NO_METADATA
                 ),
             )
@@ -113,7 +101,7 @@ async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> Non
     assert "DANGER   The quorum has no leader; voters 2, 3 do not answer\n" in ran.stdout
     assert "Start controllers 2 or 3: a majority of the voters has to run." in ran.stdout
     ran = await run_tool("doctor", "-C", survivor.bootstrap[0], "-o", "json")
-    assert [one["code"] for one in ran.json["findings"]] == [
+    assert [finding["code"] for finding in ran.json["findings"]] == [
         "no-leader",
         "partitions-not-examined",
         "registrations-not-examined",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, answer, nested
+from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode, nested, response_to
 from kit.java.tls import Certificates
 from kit.waiting import HANG_S
 from quorate_admin.security.config import SecurityConfig
@@ -48,7 +48,7 @@ def configured_as(node_id: int) -> Any:
             )
             for resource in request.body.resources
         )
-        return answer("DescribeConfigs", results=results)
+        return response_to("DescribeConfigs", results=results)
 
     return handle
 
@@ -124,7 +124,7 @@ async def test_what_is_not_allowed_is_told() -> None:
             )
             for resource in request.body.resources
         )
-        return answer("DescribeConfigs", results=results)
+        return response_to("DescribeConfigs", results=results)
 
     async with FakeCluster((1,), handlers={"DescribeConfigs": forbid}) as cluster:
         (reached,) = await probe(address_of(cluster.nodes[1]))

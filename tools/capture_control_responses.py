@@ -1,10 +1,10 @@
-"""Ask a stock controller about configs and features, and keep its answers for tests/golden.
+"""Ask a stock controller about configs and features, and record its responses for tests/golden.
 
 Starts a controller from Kafka's jars on loopback, registers a broker that only the controller believes in,
-and puts the questions below to it, in this order: later answers depend on earlier changes.
+and puts the questions below to it, in this order: later responses depend on earlier changes.
 
-    python tools/capture_control_answers.py --jars ~/kafka-4.3.1/libs  # writes answers-4.3.1.json
-    python tools/capture_control_answers.py --jars ~/kafka-4.4.0/libs
+    python tools/capture_control_responses.py --jars ~/kafka-4.3.1/libs  # writes answers-4.3.1.json
+    python tools/capture_control_responses.py --jars ~/kafka-4.4.0/libs
 """
 
 import argparse
@@ -178,7 +178,7 @@ ALTERATIONS: list[tuple[int, str, list[tuple[str, int, str | None]]]] = [
     (BROKER, "", [("log.remote.copy.lag.ms", SET, "9")]),
     (BROKER, "", [("errors.deadletterqueue.topic.name.prefix", SET, "d.")]),
     (5, "x", [("a", SET, "1")]),
-    # types that are none; an operation that is none makes a stock controller resign
+    # unknown types; an unknown operation makes a stock controller resign
     *((number, "x", [("a", SET, "1")]) for number in (0, 3, 99, 127, -1)),
 ]
 DESCRIPTIONS = [
@@ -196,7 +196,7 @@ DESCRIPTIONS = [
     (GROUP, ""),
     (8, ""),
     (8, "1"),
-    # types that are none
+    # unknown types
     (0, ""),
     (0, "x"),
     (3, "x"),
@@ -328,8 +328,8 @@ def register_broker(controller: Controller, release: Release) -> bool:
     return not controller.ask(heartbeat).is_fenced
 
 
-def outcome(result: Any) -> dict[str, Any]:
-    """What every answer has."""
+def result_fields(result: Any) -> dict[str, Any]:
+    """The fields of every result."""
     return {"error_code": int(result.error_code), "error_message": result.error_message}
 
 
@@ -352,7 +352,7 @@ def ask_topic(controller: Controller, name: str, configs: Mapping[str, str]) -> 
     return {
         "name": name,
         "configs": configs,
-        **outcome(result),
+        **result_fields(result),
         "effective": sorted(effective),
     }
 
@@ -374,7 +374,7 @@ def ask_alteration(
     return {
         "resource": [resource_type, name],
         "operations": operations,
-        **outcome(response),
+        **result_fields(response),
     }
 
 
@@ -400,7 +400,7 @@ def ask_description(controller: Controller, resource_type: int, name: str) -> di
     # The node's own properties name a directory and a port that are others each time.
     return {
         "resource": [resource_type, name],
-        **outcome(result),
+        **result_fields(result),
         "configs": [config for config in configs if not is_of_this_run(config)],
     }
 
@@ -420,13 +420,13 @@ def ask_features(controller: Controller, updates: Sequence[tuple[str, int, int]]
         ),
     )
     response = controller.ask(request)
-    return {"updates": updates, **outcome(response)}
+    return {"updates": updates, **result_fields(response)}
 
 
-def render(answers: Mapping[str, Any]) -> str:
-    """JSON with one answer per line."""
+def render(responses: Mapping[str, Any]) -> str:
+    """JSON with one response per line."""
     sections = []
-    for name, values in answers.items():
+    for name, values in responses.items():
         if isinstance(values, list):
             lines = ",\n".join(json.dumps(value) for value in values)
             sections.append(f"{json.dumps(name)}: [\n{lines}\n]")
@@ -444,7 +444,7 @@ def main() -> None:
     jars = parser.parse_args().jars
     release = RELEASES[version_of(jars)]
     with running_controller(jars, release, PROPERTIES) as controller:
-        answers = {
+        responses = {
             "properties": PROPERTIES,
             "topics": [
                 ask_topic(controller, f"t{number}", configs) for number, configs in enumerate(TOPIC_CONFIGS)
@@ -456,11 +456,11 @@ def main() -> None:
             ],
         }
     with running_controller(jars, release, PROPERTIES | TIERED) as controller:
-        answers["tiered"] = [
+        responses["tiered"] = [
             ask_topic(controller, f"t{number}", configs)
             for number, configs in enumerate(TIERED_TOPIC_CONFIGS)
         ]
-    (FOLDER / f"answers-{release.version}.json").write_text(render(answers))
+    (FOLDER / f"answers-{release.version}.json").write_text(render(responses))
 
 
 if __name__ == "__main__":

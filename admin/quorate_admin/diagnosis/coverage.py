@@ -1,4 +1,4 @@
-"""Says what could not be examined, so that silence about it is not taken for health."""
+"""Reports what could not be examined, so that no finding about it does not look like health."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ from quorate_admin.diagnosis.findings import Code, Finding, Severity
 def find_unexamined(facts: Examination, commands: Commands) -> Iterator[Finding]:
     """Yields a finding for each subject of which nothing, or not everything, is known.
 
-    It is a note where nobody could know more in this way, or where another finding has the reason; else a warning.
+    It is a note if the subject can't be examined in this way, or if another finding has the reason; else a warning.
     """
     for subject, reason in sorted(facts.unexamined.items()):
         yield _FINDINGS[subject](facts, reason, commands)

@@ -1,9 +1,21 @@
 """`quorate features`: feature levels as kafka-features shows and changes them (KIP-584, KIP-778, KIP-1022)."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
+from quorate_admin.errors import ServerError
+from quorate_admin.types.cluster import FeatureDescription, FeatureUpdate
+from quorate_protocol.features import (
+    FEATURES,
+    METADATA_VERSION,
+    METADATA_VERSION_OF_NEW_CLUSTERS,
+    METADATA_VERSIONS,
+    SUPPORTED_FEATURES,
+    metadata_version_name,
+    metadata_version_named,
+)
+from quorate_protocol.kafka.enums import UpgradeType
 
 from quorate.console import (
     CommandError,
@@ -19,9 +31,6 @@ from quorate.console import (
     tool_app,
     warn,
 )
-
-if TYPE_CHECKING:
-    from quorate_protocol.kafka.enums import UpgradeType
 
 app = tool_app(ToolGroup)
 
@@ -58,11 +67,10 @@ def features() -> None:
 def describe(
     context: typer.Context,
     *,
-    node_id: Annotated[int | None, id_option("The node to ask. [default: any]")] = None,
+    node_id: Annotated[int | None, id_option("The node to ask (default: any).")] = None,
 ) -> None:
     """Show the supported levels of a node and the finalized levels of the cluster."""
     found = run(lambda admin: admin.describe_features(node_id=node_id), context)
-    from quorate.tools.features.text import description_json, description_text
 
     show(context, lambda: description_text(found), lambda: description_json(found))
 
@@ -77,7 +85,6 @@ def upgrade(
     dry_run: DryRunOption = False,
 ) -> None:
     """Upgrade features: all to the levels of a release, or each to a level of its own."""
-    from quorate_protocol.kafka.enums import UpgradeType
 
     levels = _wanted_levels(metadata, release_version, feature)
     if release_version is not None:
@@ -118,9 +125,6 @@ def disable(
 @app.command("version-mapping", cls=LocalToolCommand)
 def version_mapping(context: typer.Context, *, release_version: ReleaseVersionOption = None) -> None:
     """List the default levels of a release; by default, of the one that new clusters get."""
-    from quorate_protocol.features import METADATA_VERSION_OF_NEW_CLUSTERS, metadata_version_name
-
-    from quorate.tools.features.text import mapping_text
 
     release = release_version or metadata_version_name(METADATA_VERSION_OF_NEW_CLUSTERS)
     levels = _levels_of_release(release)
@@ -134,7 +138,6 @@ def feature_dependencies(
     feature: Annotated[list[str], option("NAME=LEVEL", "A feature level, for instance metadata.version=30.")],
 ) -> None:
     """List the dependencies of feature levels."""
-    from quorate.tools.features.text import dependencies_json, dependencies_text
 
     levels = [_name_and_level(text) for text in feature]
     for name, level in levels:
@@ -143,7 +146,6 @@ def feature_dependencies(
 
 
 def _downgrade_type(*, unsafe: bool) -> "UpgradeType":
-    from quorate_protocol.kafka.enums import UpgradeType
 
     return UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
 
@@ -181,7 +183,6 @@ def _name_and_level(text: str) -> tuple[str, int]:
 
 
 def _metadata_level(text: str, option: str) -> int:
-    from quorate_protocol.features import metadata_version_named
 
     try:
         return metadata_version_named(text)
@@ -191,7 +192,6 @@ def _metadata_level(text: str, option: str) -> int:
 
 def _levels_of_release(text: str) -> dict[str, int]:
     """The default level of every feature at a release, metadata.version first."""
-    from quorate_protocol.features import FEATURES, METADATA_VERSION
 
     level = _metadata_level(text, "--release-version")
     return {METADATA_VERSION: level} | {
@@ -200,7 +200,6 @@ def _levels_of_release(text: str) -> dict[str, int]:
 
 
 def _check_known(name: str, level: int) -> None:
-    from quorate_protocol.features import METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_FEATURES
 
     if name not in SUPPORTED_FEATURES:
         raise CommandError(f"unknown feature {name!r}; known features are {', '.join(SUPPORTED_FEATURES)}")
@@ -220,10 +219,6 @@ def _update(
     dry_run: bool,
 ) -> None:
     """Change levels and print the result of each. Either all levels change, or none does and the command fails."""
-    from quorate_admin.errors import ServerError
-    from quorate_admin.types.cluster import FeatureUpdate
-
-    from quorate.tools.features.text import update_json, update_text
 
     if not levels:
         raise UsageError(f"name at least one feature to {operation}")
@@ -247,3 +242,108 @@ def _update(
     )
     if refusal is not None:
         raise CommandError(f"{len(levels)} out of {len(levels)} operation(s) failed.")
+
+
+def description_text(description: FeatureDescription) -> str:
+    """What `kafka-features describe` prints: a line for each feature that the node supports."""
+    epoch = str(description.finalized_epoch) if description.finalized_epoch >= 0 else "-"
+    return "".join(
+        f"Feature: {name:<40}  "
+        f"SupportedMinVersion: {_level_text(name, lowest):<15}  "
+        f"SupportedMaxVersion: {_level_text(name, highest):<15}  "
+        f"FinalizedVersionLevel: {_level_text(name, description.finalized.get(name, 0)):<15}  "
+        f"Epoch: {epoch}\n"
+        for name, (lowest, highest) in sorted(description.supported.items())
+    )
+
+
+def description_json(description: FeatureDescription) -> dict[str, Any]:
+    """The same as JSON: levels are numbers; `finalizedFeaturesEpoch` is null if it is unknown."""
+    epoch = description.finalized_epoch
+    return {
+        "finalizedFeaturesEpoch": epoch if epoch >= 0 else None,
+        "features": [
+            {
+                "feature": name,
+                "supportedMinVersion": lowest,
+                "supportedMaxVersion": highest,
+                "finalizedVersionLevel": description.finalized.get(name, 0),
+            }
+            for name, (lowest, highest) in sorted(description.supported.items())
+        ],
+    }
+
+
+def update_text(
+    operation: str, levels: Mapping[str, int], refusal: ServerError | None, *, dry_run: bool
+) -> str:
+    """What `kafka-features upgrade`, `downgrade` and `disable` print: a line for each feature."""
+    lines = []
+    for name, level in sorted(levels.items()):
+        target = "" if operation == "disable" else f" to {level}"
+        if refusal is None:
+            verb = "can be" if dry_run else "was"
+            done = "disabled" if operation == "disable" else f"{operation}d"
+            lines.append(f"{name} {verb} {done}{target}.\n")
+        else:
+            verb = "Can not" if dry_run else "Could not"
+            lines.append(f"{verb} {operation} {name}{target}. {refusal.message or refusal}\n")
+    return "".join(lines)
+
+
+def update_json(
+    operation: str, levels: Mapping[str, int], refusal: ServerError | None, *, dry_run: bool
+) -> dict[str, Any]:
+    """The same as JSON."""
+    return {
+        "operation": operation,
+        "dryRun": dry_run,
+        "levels": dict(sorted(levels.items())),
+        "error": None if refusal is None else refusal.error_code.name.upper(),
+        "errorMessage": None if refusal is None else refusal.message,
+    }
+
+
+def mapping_text(release: str, levels: Mapping[str, int]) -> str:
+    """What `kafka-features version-mapping` prints."""
+    return "".join(
+        f"{name}={level} ({release})\n" if name == METADATA_VERSION else f"{name}={level}\n"
+        for name, level in levels.items()
+    )
+
+
+def dependencies_text(levels: Sequence[tuple[str, int]]) -> str:
+    """What `kafka-features feature-dependencies` prints."""
+    lines = []
+    for name, level in levels:
+        title = f"{name}={level}"
+        if name == METADATA_VERSION:
+            title += f" ({metadata_version_name(level)})"
+        needed = _dependencies(name, level)
+        lines.append(f"{title} requires:\n" if needed else f"{title} has no dependencies.\n")
+        lines += [
+            f"    {other}={least} ({metadata_version_name(least)})\n" for other, least in needed.items()
+        ]
+    return "".join(lines)
+
+
+def dependencies_json(levels: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """The same as JSON."""
+    return [
+        {"feature": name, "level": level, "dependencies": _dependencies(name, level)}
+        for name, level in levels
+    ]
+
+
+def _dependencies(name: str, level: int) -> dict[str, int]:
+    """The dependencies of a feature level; so far all of them are on metadata.version."""
+    feature = FEATURES.get(name)
+    needed = None if feature is None else feature.needs_metadata_version.get(level)
+    return {} if needed is None else {METADATA_VERSION: needed}
+
+
+def _level_text(name: str, level: int) -> str:
+    if name != METADATA_VERSION:
+        return str(level)
+    version = METADATA_VERSIONS.get(level)
+    return f"UNKNOWN {level}" if version is None else version.name

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kit.fake_cluster import FakeCluster, answer, nested
+from kit.fake_cluster import FakeCluster, nested, response_to
 from quorate_admin.config import Address, AdminConfig, addresses_of
 from quorate_admin.errors import (
     MismatchedEndpointError,
@@ -16,8 +16,7 @@ from quorate_admin.errors import (
     UnreachableError,
     UnsupportedEndpointError,
 )
-from quorate_admin.observing import LiveImage, ObservingError, load_live_image
-from quorate_admin.observing.following import ImageFollower
+from quorate_admin.metadata_log import ImageFollower, LiveImage, ObservingError, load_live_image
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage, Provenance
 from quorate_protocol.image.snapshot import write_checkpoint
@@ -72,7 +71,7 @@ class Leader:
 
     def fetch(self, request: Request) -> Any:
         if self.error is not ErrorCode.none:
-            return answer("Fetch", error_code=self.error)
+            return response_to("Fetch", error_code=self.error)
         asked = request.body.topics[0].partitions[0]
         assert request.body.replica_state.replica_id == -1
         needs_snapshot = asked.fetch_offset < SNAPSHOT_END
@@ -105,7 +104,7 @@ class Leader:
             records=records,
         )
         topic = nested("Fetch", "FetchableTopicResponse", topic_id=METADATA_TOPIC_ID, partitions=(partition,))
-        return answer("Fetch", responses=(topic,), node_endpoints=self.endpoints("Fetch"))
+        return response_to("Fetch", responses=(topic,), node_endpoints=self.endpoints("Fetch"))
 
     def fetch_snapshot(self, request: Request) -> Any:
         position = request.body.topics[0].partitions[0].position
@@ -119,7 +118,7 @@ class Leader:
             unaligned_records=self.snapshot[position : position + 1000],
         )
         topic = nested("FetchSnapshot", "TopicSnapshot", name=METADATA_TOPIC, partitions=(partition,))
-        return answer("FetchSnapshot", topics=(topic,), node_endpoints=self.endpoints("FetchSnapshot"))
+        return response_to("FetchSnapshot", topics=(topic,), node_endpoints=self.endpoints("FetchSnapshot"))
 
 
 def quorum() -> tuple[FakeCluster, Leader]:
@@ -202,7 +201,7 @@ async def test_a_refresh_sees_what_came_after_the_last_one() -> None:
 
 
 async def test_a_snapshot_that_takes_long_is_loaded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop goes on, and giving up leaves no half image."""
+    """The event loop continues, and giving up leaves no half image."""
     cluster, _ = quorum()
     begun, proceed = threading.Event(), threading.Event()
     load = ImageFollower.apply
@@ -265,7 +264,7 @@ async def test_a_transaction_that_is_open_does_not_show() -> None:
     assert where.end_offset == SNAPSHOT_END + 1
 
 
-async def test_records_that_make_no_sense_are_told_and_read_anew() -> None:
+async def test_records_that_make_no_sense_are_reported_and_read_again() -> None:
     cluster, leader = quorum()
     async with cluster, LiveImage(config(cluster)) as live:
         leader.log.append(leader.batch(SNAPSHOT_END + 1, TopicRecord(name="late", topic_id=UUID(int=10))))
@@ -294,7 +293,7 @@ async def test_a_quorum_without_a_leader_is_waited_for_until_the_time_is_up() ->
 
         async def refresh_until_somebody_was_asked() -> None:
             while True:
-                with suppress(RequestTimeoutError):  # nobody was asked in that time
+                with suppress(RequestTimeoutError):  # no node was asked in that time
                     await live.refresh(timeout_ms=100)
 
         with pytest.raises(UnreachableError, match="FENCED_LEADER_EPOCH, no leader known"):

@@ -14,17 +14,17 @@ from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
 from quorate_admin.types.cluster import QuorumDescription
 
-LOOK_EVERY_S = 0.5
-LOOK_TIMEOUT_S = 1.5
+POLL_EVERY_S = 0.5
+POLL_TIMEOUT_S = 1.5
 FRESH_S = 2.0
-"""How long what a leader said counts."""
+"""The validity of a description by a leader."""
 FETCHED_MS_MAX = 1_200
 """How long ago, by the leader's clock, a node that follows fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The last description of the quorum by its leader, and when it was heard."""
+    """The last description of the quorum by its leader, and its time."""
 
     quorum: QuorumDescription
     at_s: float
@@ -48,7 +48,7 @@ class _Status(NamedTuple):
 
 
 class Observer:
-    """Asks the controllers in a thread of its own, and writes their answers down."""
+    """Asks the controllers in a thread of its own, and records their responses."""
 
     def __init__(self, cluster: SoakCluster, recorder: Recorder) -> None:
         self._cluster = cluster
@@ -59,7 +59,7 @@ class Observer:
         )
         self._seen: Seen | None = None
         self.disks = dict.fromkeys(cluster.controllers, 0)
-        """How many disks each controller has had; who replaces one counts."""
+        """The number of disks that each controller has had; the code that replaces one counts."""
 
     def __enter__(self) -> "Observer":
         self._thread.start()
@@ -72,7 +72,7 @@ class Observer:
     # What is known now
 
     def quorum(self) -> QuorumDescription | None:
-        """The quorum as a leader described it a moment ago; None while nobody does."""
+        """The quorum as a leader described it a moment ago; or None."""
         seen = self._seen
         return seen.quorum if seen is not None and time.monotonic() - seen.at_s < FRESH_S else None
 
@@ -113,32 +113,32 @@ class Observer:
     # Asking
 
     async def _observe(self) -> None:
-        timeout_ms = int(LOOK_TIMEOUT_S * 1000)
+        timeout_ms = int(POLL_TIMEOUT_S * 1000)
         clients = {
             controller: self._cluster.client_of(controller, timeout_ms)
             for controller in self._cluster.controllers
         }
-        timeout = aiohttp.ClientTimeout(total=LOOK_TIMEOUT_S)
+        timeout = aiohttp.ClientTimeout(total=POLL_TIMEOUT_S)
         try:
             async with aiohttp.ClientSession(timeout=timeout) as session:
                 while not self._ended.is_set():
                     begun_s = time.monotonic()
                     await asyncio.gather(
                         *(
-                            self._look(session, clients[controller], controller)
+                            self._poll(session, clients[controller], controller)
                             for controller in self._cluster.controllers
                         )
                     )
-                    await asyncio.sleep(max(0.05, begun_s + LOOK_EVERY_S - time.monotonic()))
+                    await asyncio.sleep(max(0.05, begun_s + POLL_EVERY_S - time.monotonic()))
         finally:
             for client in clients.values():
                 await client.close()
 
-    async def _look(self, session: aiohttp.ClientSession, client: AdminClient, node_id: int) -> None:
+    async def _poll(self, session: aiohttp.ClientSession, client: AdminClient, node_id: int) -> None:
         if not self._cluster.runs(node_id):
             return
         if node_id in self._cluster.python_controllers:
-            is_leader = await self._look_at_page(session, node_id)
+            is_leader = await self._poll_page(session, node_id)
             if not is_leader:
                 return
         asked = self._asked(node_id)
@@ -153,7 +153,7 @@ class Observer:
         status = _Status("leader", quorum.leader_epoch, quorum.leader_id, quorum.high_watermark)
         self._note_status(QUORUM, asked, status)
 
-    async def _look_at_page(self, session: aiohttp.ClientSession, node_id: int) -> bool:
+    async def _poll_page(self, session: aiohttp.ClientSession, node_id: int) -> bool:
         asked = self._asked(node_id)
         try:
             async with session.get(

@@ -1,6 +1,6 @@
-"""Who answers while a quorum has no leader, which voters are missing, and the texts that say so.
+"""Controllers that answer while a quorum has no leader, the voters that are missing, and the texts about them.
 
-DescribeQuorum and DescribeCluster have no answer then. Each controller was asked by itself instead.
+DescribeQuorum and DescribeCluster fail then. Each controller was asked by itself instead.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ def majority(voters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedController:
-    """What the controller at one address said about itself, or why nothing was learned.
+    """What the controller at one address reported about itself, or why it reported nothing.
 
-    `problem` is set if nobody answers there; `is_refused` if nobody listens there either. `leads` is None if it does
-    not say. `followed_id` is the leader that it follows, `voters` the voter set that it knows: host and port of the
-    endpoints by node id. Only Quorate's controllers say both; of the others, a static configuration tells the voters.
+    `problem` is set if no server answers there; `is_refused` if none listens there either. `leads` is None if it is
+    unknown. `follows`: it follows a leader. `voters` is the voter set that it knows: host and port of the endpoints
+    by node id. Only Quorate's controllers report both; the voters of others are those of a static configuration.
     """
 
     address: str
@@ -35,11 +35,11 @@ class AskedController:
     epoch: int = -1
     voters: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     is_empty: bool = False
-    """Its log is empty, so that it knows no voters. Only Quorate's controllers say so."""
+    """Its log is empty, so that it knows no voters. Only Quorate's controllers report that."""
     features: FeatureDescription | None = None
 
     @property
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         """Whether a controller answers at the address."""
         return self.problem is None
 
@@ -53,24 +53,28 @@ class QuorumSearch:
     @property
     def answering(self) -> tuple[AskedController, ...]:
         """Those that answer."""
-        return tuple(one for one in self.asked if one.answers)
+        return tuple(controller for controller in self.asked if controller.responds)
 
     @property
     def is_refused(self) -> bool:
-        """Whether nobody listens at any address."""
-        return all(one.is_refused for one in self.asked)
+        """Whether no server listens at any address."""
+        return all(controller.is_refused for controller in self.asked)
 
     @property
     def is_led(self) -> bool | None:
-        """Whether a controller leads, or is followed; None if a controller does not say, or nobody answers."""
-        if any(one.leads or one.follows for one in self.answering):
+        """Whether a controller leads, or is followed; None if that is unknown."""
+        if any(controller.leads or controller.follows for controller in self.answering):
             return True
-        return None if not self.answering or any(one.leads is None for one in self.answering) else False
+        return (
+            None
+            if not self.answering or any(controller.leads is None for controller in self.answering)
+            else False
+        )
 
     @property
     def cluster_id(self) -> str | None:
         """The id of the cluster; None if it is unknown."""
-        return next((one.cluster_id for one in self.answering if one.cluster_id), None)
+        return next((controller.cluster_id for controller in self.answering if controller.cluster_id), None)
 
     @property
     def features(self) -> FeatureDescription | None:
@@ -78,15 +82,15 @@ class QuorumSearch:
 
         Without finalized levels, stock Kafka 4.3.1 reports metadata.version 7 of epoch -1.
         """
-        known = (one.features for one in self.answering if one.features is not None)
-        newest = max(known, key=lambda one: one.finalized_epoch, default=None)
+        known = (controller.features for controller in self.answering if controller.features is not None)
+        newest = max(known, key=lambda features: features.finalized_epoch, default=None)
         return None if newest is None or newest.finalized_epoch < 0 else newest
 
     @property
     def voters(self) -> Mapping[int, tuple[str, ...]]:
         """The addresses of the voters by node id, as the controller of the highest epoch knows them; may be empty."""
-        known = (one for one in self.answering if one.voters)
-        newest = max(known, key=lambda one: one.epoch, default=None)
+        known = (controller for controller in self.answering if controller.voters)
+        newest = max(known, key=lambda controller: controller.epoch, default=None)
         return {} if newest is None else newest.voters
 
     @property
@@ -97,21 +101,25 @@ class QuorumSearch:
     @property
     def empty_voters(self) -> tuple[int, ...]:
         """The voters that answer with an empty log, as after the loss of a disk, in ascending order."""
-        empty = {one.node_id for one in self.answering if one.is_empty}
+        empty = {controller.node_id for controller in self.answering if controller.is_empty}
         return tuple(node_id for node_id in sorted(self.voters) if node_id in empty)
 
     @property
     def silent_addresses(self) -> tuple[str, ...]:
-        """The addresses at which nobody answers, as far as they are not those of voters."""
+        """The addresses at which no server answers, as far as they are not those of voters."""
         of_voters = {address for addresses in self.voters.values() for address in addresses}
-        return tuple(one.address for one in self.asked if not one.answers and one.address not in of_voters)
+        return tuple(
+            controller.address
+            for controller in self.asked
+            if not controller.responds and controller.address not in of_voters
+        )
 
     def _is_answering(self, voter_id: int) -> bool:
-        """Whether a controller says that it is this voter, or is at its address and does not say who it is."""
+        """Whether a controller reports to be this voter, or answers at its address without an id."""
         addresses = self.voters[voter_id]
         return any(
-            one.node_id == voter_id or (one.node_id is None and one.address in addresses)
-            for one in self.answering
+            controller.node_id == voter_id or (controller.node_id is None and controller.address in addresses)
+            for controller in self.answering
         )
 
     @property
@@ -131,7 +139,7 @@ class QuorumSearch:
         if self.voters:
             return "all voters answer, so an election is under way or fails"
         if elsewhere:
-            return f"nobody answers at {', '.join(elsewhere)}"
+            return f"no server answers at {', '.join(elsewhere)}"
         return (
             f"{len(self.answering)} controllers answer"
             if len(self.answering) > 1
@@ -139,18 +147,22 @@ class QuorumSearch:
         )
 
     @property
-    def answers(self) -> str:
+    def responders(self) -> str:
         """Which controllers answer: "1 answers, and does not lead"."""
-        who = [one.address if one.node_id is None else str(one.node_id) for one in self.answering]
-        if not who:
+        names = [
+            controller.address if controller.node_id is None else str(controller.node_id)
+            for controller in self.answering
+        ]
+        if not names:
             return "No controller answers"
-        names = f"{'Controllers' if len(who) > 1 else 'Controller'} {', '.join(sorted(who))}"
-        return f"{names} {'answer, and none leads' if len(who) > 1 else 'answers, and does not lead'}"
+        is_plural = len(names) > 1
+        listed = f"{'Controllers' if is_plural else 'Controller'} {', '.join(sorted(names))}"
+        return f"{listed} {'answer, and none leads' if is_plural else 'answers, and does not lead'}"
 
     @property
     def reasons(self) -> str:
         """Why each silent address is silent."""
-        return "; ".join(one.problem for one in self.asked if one.problem is not None)
+        return "; ".join(controller.problem for controller in self.asked if controller.problem is not None)
 
     @property
     def advice(self) -> str:
@@ -162,10 +174,10 @@ class QuorumSearch:
         if lacking <= 0:
             return "A majority of the voters answers: wait some seconds. If no leader is elected, their logs say why."
         if lacking > len(silent):
-            whose = f"controller{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
+            holders = f"controller{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
             return (
-                f"A majority of the voters needs its logs: give {whose} the former disks, or recover the quorum from "
-                "a voter that has its log (docs/operations.md, Recover a lost quorum)."
+                f"A majority of the voters needs its logs: give {holders} the former disks, or recover the quorum "
+                "from a voter that has its log (docs/operations.md, Recover a lost quorum)."
             )
         if len(silent) == 1:
             return f"Start controller {silent[0]}: a majority of the voters has to run."

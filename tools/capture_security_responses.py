@@ -1,8 +1,8 @@
-"""Ask a stock controller about quotas, credentials, tokens and log levels, and keep its answers for tests/golden.
+"""Ask a stock controller about quotas, credentials, tokens and log levels, and record its responses for tests/golden.
 
 The questions are those of `security_questions.py`.
 
-    python tools/capture_security_answers.py --jars ~/kafka-4.4.0/libs  # writes security-4.4.0.json
+    python tools/capture_security_responses.py --jars ~/kafka-4.4.0/libs  # writes security-4.4.0.json
 """
 
 import argparse
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from capture_control_answers import FOLDER, PROPERTIES, Controller, render, running_controller
+from capture_control_responses import FOLDER, PROPERTIES, Controller, render, running_controller
 from generated import version_of
 from kio.schema.default_principal_data.v0 import DefaultPrincipalData
 from kio.schema.envelope.v0.request import EnvelopeRequest

@@ -1,6 +1,9 @@
-"""The nodes of a tree. A node is created when it is accessed, and only holds a reference to the image."""
+"""The nodes of a tree, and the differences between two trees.
 
-from collections.abc import Callable, Iterable, Mapping
+A node is created when it is accessed, and only holds a reference to the image.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from quorate_protocol.plain_data import dataclass
@@ -28,7 +31,7 @@ class Directory:
     names: Callable[[], Iterable[str]]
     """The names of its children, in any order."""
     child: Callable[[str], "Node | None"]
-    """The child of that name; None if there is none."""
+    """The child of that name, or None."""
 
     def sorted_names(self) -> list[str]:
         """The names as Kafka sorts them: by UTF-16 code units."""
@@ -101,3 +104,52 @@ def number_of(name: str) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
         return None
     return int(name) if -(2**31) <= int(name) < 2**31 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A file that only one tree has, or that has different content in both."""
+
+    path: str
+    before: Any
+    """Its content as JSON; None if the first tree lacks it."""
+    after: Any
+    """Its content as JSON; None if the second tree lacks it."""
+
+    @property
+    def fields(self) -> Mapping[str, tuple[Any, Any]]:
+        """Field -> both values, of fields that differ. Empty unless the file is a JSON object in both trees."""
+        if not (isinstance(self.before, dict) and isinstance(self.after, dict)):
+            return {}
+        names = dict.fromkeys((*self.before, *self.after))
+        pairs = {name: (self.before.get(name), self.after.get(name)) for name in names}
+        return {name: (old, new) for name, (old, new) in pairs.items() if old != new}
+
+
+def differences(before: Node | None, after: Node | None, path: str) -> Iterator[Difference]:
+    """The files below a path that differ, in the order of their paths. Either tree may lack the path."""
+    if isinstance(before, Directory) or isinstance(after, Directory):
+        # A path that is a file in one tree and a directory in the other is two differences.
+        if isinstance(before, Leaf) or isinstance(after, Leaf):
+            yield from differences(before, None, path)
+            yield from differences(None, after, path)
+            return
+        for name in _names(before, after):
+            yield from differences(_child(before, name), _child(after, name), f"{path}/{name}")
+        return
+    old, new = _content(before), _content(after)
+    if old != new:
+        yield Difference(path, old, new)
+
+
+def _names(*nodes: Node | None) -> list[str]:
+    names = {name: None for node in nodes if isinstance(node, Directory) for name in node.names()}
+    return Directory(lambda: names, lambda _: None).sorted_names()
+
+
+def _child(node: Node | None, name: str) -> Node | None:
+    return node.child(name) if isinstance(node, Directory) else None
+
+
+def _content(node: Node | None) -> Any:
+    return node.data() if isinstance(node, Leaf) else None
