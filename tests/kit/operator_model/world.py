@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from kit.operator_model.wish import OVERLAP_MS
+from kit.operator_model.desired_spec import OVERLAP_MS
 from quorate_operator.gateway.readiness import state_of
 from quorate_operator.planning.cluster import (
     Address,

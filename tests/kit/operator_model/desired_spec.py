@@ -26,7 +26,7 @@ RACKS = ("a", "b", "c")
 
 
 @dataclass
-class Wish:
+class DesiredSpec:
     """The manifests, as far as planning sees them; each method is an edit that a user makes."""
 
     controllers: int = 3
