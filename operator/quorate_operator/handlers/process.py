@@ -15,15 +15,15 @@ from quorate_protocol.file_limit import raise_file_limit
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
-from quorate_operator.handlers.entities.keepers import Keeper, RebalanceKeeper, TopicKeeper, UserKeeper
+from quorate_operator.handlers.entities.kind_handlers import Keeper, RebalanceKeeper, TopicKeeper, UserKeeper
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse, health_server, served
+from quorate_operator.handlers.kopf_handlers import run_kopf
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
-from quorate_operator.handlers.wiring import run_kopf
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.resources.facts import Images
 from quorate_operator.runtime.composite import ClusterRuntime

@@ -15,7 +15,6 @@ from typing import Any
 from quorate_admin.errors import AdminError
 
 from quorate_operator import clock
-from quorate_operator.handlers.acceptance import Acceptance, accept
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Pulse
 from quorate_operator.handlers.metrics import OperatorMetrics
@@ -26,7 +25,7 @@ from quorate_operator.handlers.resources import (
     lacks_node_ids,
     named_node_ids,
 )
-from quorate_operator.handlers.sharing import (
+from quorate_operator.handlers.selection import (
     SPLIT_CLUSTER,
     is_guarded,
     is_selected,
@@ -43,6 +42,7 @@ from quorate_operator.handlers.statuses import (
     overlaid,
     refused_status,
 )
+from quorate_operator.handlers.validation import Acceptance, accept
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector

@@ -56,7 +56,7 @@ from quorate_operator.resources.racks import (
     topology_key,
 )
 from quorate_operator.resources.shipping import history_of, history_volume, ship_container
-from quorate_operator.resources.spreading import first_spread, wished_spread
+from quorate_operator.resources.topology import first_spread, wished_spread
 from quorate_operator.security import java_options, keys_in_use
 
 CONTROLLER_GRACE_S = 30

@@ -23,7 +23,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.steps import Action, KafkaAction, Plan
 from quorate_operator.planning.volume_removal import leaving_volumes
 from quorate_operator.runtime.port import Gateway, Infrastructure
-from quorate_operator.runtime.verifying import NamesLook
+from quorate_operator.runtime.verifications import NamesLook
 
 SETTLED_PROBE_INTERVAL_MS = 60_000
 """How often an address that is as desired is probed. Addresses that change are probed at each look."""

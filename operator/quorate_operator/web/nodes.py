@@ -2,7 +2,7 @@
 
 from quorate_operator.planning.cluster import NodeState, Role
 from quorate_operator.view.cluster import ClusterView, NodeView, ReplicaView
-from quorate_operator.view.wording import UNKNOWN, counted, size_words
+from quorate_operator.view.texts import UNKNOWN, counted, size_words
 from quorate_operator.web.controls import Access, restart_form, state
 from quorate_operator.web.html import (
     ROWS_SHOWN_MAX,

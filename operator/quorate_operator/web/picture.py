@@ -5,7 +5,7 @@ from typing import Final
 
 from quorate_operator.planning.cluster import NodeState
 from quorate_operator.view.cluster import QuorumView, ReplicaView
-from quorate_operator.view.wording import counted
+from quorate_operator.view.texts import counted
 from quorate_operator.web.html import Html, element
 
 WIDTH: Final = 520

@@ -7,12 +7,12 @@ from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION
 from quorate_operator.planning.cluster import Lifecycle
 from quorate_operator.planning.steps import WaitFor
 from quorate_operator.view.cluster import ClusterView, StepView
-from quorate_operator.view.wording import counted, level_words
+from quorate_operator.view.texts import counted, level_words
 from quorate_operator.web.controls import Access, form, moment, pill
 from quorate_operator.web.html import Child, Html, element, fragment, heading
 from quorate_operator.web.nodes import broker_section, quorum_section
 from quorate_operator.web.port import ClusterSnapshot
-from quorate_operator.web.registered import address_section, registration_section
+from quorate_operator.web.registrations import address_section, registration_section
 
 STEPS_SHOWN_MAX: Final = 40
 EVENTS_SHOWN_MAX: Final = 50

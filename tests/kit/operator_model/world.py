@@ -29,7 +29,7 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
-from quorate_operator.runtime.verifying import NamesLook
+from quorate_operator.runtime.verifications import NamesLook
 
 CLUSTER_ID = "model-cluster-id-00000"
 _OTHER_FEATURES = {

@@ -21,7 +21,7 @@ from kit.operators.node_agent import NodeAgent, Object
 from kit.waiting import eventually
 from kubernetes.client import ApiException
 from quorate_operator.planning.cluster import Address
-from quorate_operator.runtime.local.forwarding import Forwarder
+from quorate_operator.runtime.local.forwarders import Forwarder
 
 GROUP, VERSION = "quorate.dev", "v1alpha1"
 QUORUM = "quorum"

@@ -9,7 +9,7 @@ from kit.api_requests import APPLY, Api, Object, resource
 from quorate_operator.models.manifests import load_manifests, load_object
 from quorate_operator.planning.cluster import Address, Formation, Lifecycle, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.resources.bootstrapping import bootstrap_service
+from quorate_operator.resources.bootstrap import bootstrap_service
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map

@@ -7,8 +7,8 @@ import kubernetes.client
 from kit.asking import Asking
 from kit.operators.operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
 from quorate_admin.types.topics import NewTopic
+from quorate_operator.handlers.kopf_handlers import DELETION_ID
 from quorate_operator.handlers.resources import KOPF_PREFIX
-from quorate_operator.handlers.wiring import DELETION_ID
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 MORE = "more"

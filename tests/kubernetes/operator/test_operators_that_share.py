@@ -13,7 +13,7 @@ from kit.operators.operated import (
     OperatorProcess,
     condition_of,
 )
-from quorate_operator.handlers.sharing import SPLIT_CLUSTER
+from quorate_operator.handlers.selection import SPLIT_CLUSTER
 from quorate_operator.resources.names import FINALIZER
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)

@@ -8,7 +8,7 @@ from kit.operator_model.driver import Cluster
 from quorate_operator.planning import address_slots, addresses, membership, rollout
 from quorate_operator.planning.cluster import Role
 from quorate_operator.planning.safety import QuorumView
-from quorate_operator.runtime.verifying import NamesLook
+from quorate_operator.runtime.verifications import NamesLook
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

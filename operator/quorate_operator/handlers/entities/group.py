@@ -21,7 +21,7 @@ from quorate_admin.errors import AdminError, ServerError
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.keepers import Keeper, Seen, uid_of
+from quorate_operator.handlers.entities.kind_handlers import Keeper, Seen, uid_of
 from quorate_operator.handlers.entities.statuses import (
     OPERATOR_FAULT,
     Failure,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from quorate_operator.handlers.cluster_tasks import CLOSE_TIMEOUT_S
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, pace_of
-from quorate_operator.handlers.entities.keepers import Keeper
+from quorate_operator.handlers.entities.kind_handlers import Keeper
 from quorate_operator.handlers.entities.targets import TargetKey, Targets
 from quorate_operator.handlers.reconciler import Shared
 from quorate_operator.handlers.resources import is_paused, put_newer

@@ -12,7 +12,7 @@ from quorate_admin.security.config import SecurityConfig
 from quorate_operator.gateway.contacts import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.resources import ResourceStore, claimed_node_ids, is_deleted, is_paused
-from quorate_operator.handlers.sharing import SPLIT_CLUSTER, is_selected, split_message
+from quorate_operator.handlers.selection import SPLIT_CLUSTER, is_selected, split_message
 from quorate_operator.models.entities import EntitySpec
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.planning.cluster import Address as NodeAddress

@@ -36,7 +36,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.rollout import changes
-from quorate_operator.resources.bootstrapping import listener_statuses
+from quorate_operator.resources.bootstrap import listener_statuses
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
@@ -59,11 +59,12 @@ from quorate_operator.runtime.kubernetes.api import (
     KubernetesApi,
     Object,
 )
-from quorate_operator.runtime.kubernetes.assigned import Assigned, remember_machines
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
-from quorate_operator.runtime.kubernetes.machines import Machines
+from quorate_operator.runtime.kubernetes.dry_run import Rehearsals
+from quorate_operator.runtime.kubernetes.facts_source import Assigned, remember_machines
+from quorate_operator.runtime.kubernetes.kubernetes_nodes import Machines
 from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import (
+from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
     ANNOTATION_FORMAT,
@@ -81,7 +82,6 @@ from quorate_operator.runtime.kubernetes.observing import (
 from quorate_operator.runtime.kubernetes.pod_racks import tell_racks
 from quorate_operator.runtime.kubernetes.pod_readiness import keep_readiness
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
-from quorate_operator.runtime.kubernetes.rehearsals import Rehearsals
 from quorate_operator.runtime.kubernetes.secured_addresses import SecuredAddresses
 from quorate_operator.runtime.kubernetes.stored_identity import (
     formation_of,
@@ -90,7 +90,7 @@ from quorate_operator.runtime.kubernetes.stored_identity import (
     with_leader,
     write_formation,
 )
-from quorate_operator.runtime.kubernetes.surroundings import (
+from quorate_operator.runtime.kubernetes.supporting_objects import (
     RefusedObject,
     history_status,
     keep_surroundings,

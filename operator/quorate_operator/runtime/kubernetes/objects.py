@@ -18,7 +18,7 @@ from quorate_operator.runtime.kubernetes.api import (
     Object,
 )
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
-from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation, by_node
+from quorate_operator.runtime.kubernetes.observation import NodeObjects, annotation, by_node
 
 DELETION_LOOK_S = 0.5
 DELETION_SLACK_S = 30.0

@@ -6,9 +6,9 @@ from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import ANNOTATION_RACK
 from quorate_operator.resources.racks import awaits_rack, topology_key
 from quorate_operator.runtime.kubernetes.api import Object
-from quorate_operator.runtime.kubernetes.machines import Machines, MachinesUnreadableError
+from quorate_operator.runtime.kubernetes.kubernetes_nodes import Machines, MachinesUnreadableError
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation
+from quorate_operator.runtime.kubernetes.observation import NodeObjects, annotation
 
 
 async def tell_racks(

@@ -9,7 +9,7 @@ from quorate_operator.planning.cluster import Address, DesiredCluster
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import pod_host
 from quorate_operator.resources.pod_addresses import listener_port
-from quorate_operator.runtime.kubernetes.observing import NodeObjects, configured_of
+from quorate_operator.runtime.kubernetes.observation import NodeObjects, configured_of
 from quorate_operator.security import security_config
 
 

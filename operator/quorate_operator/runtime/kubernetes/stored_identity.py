@@ -9,7 +9,7 @@ from quorate_operator.models.status import FormationStatus, InitialVoter
 from quorate_operator.planning.cluster import Formation, Role
 from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.kubernetes.api import CONTROLLERS, KubernetesApi, Object
-from quorate_operator.runtime.kubernetes.observing import (
+from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
     NodeObjects,

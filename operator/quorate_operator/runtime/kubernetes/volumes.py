@@ -8,14 +8,14 @@ from quorate_operator.planning.cluster import DesiredNode, ObservedVolume
 from quorate_operator.resources.data_volumes import volume_claim
 from quorate_operator.resources.facts import Context
 from quorate_operator.runtime.kubernetes.api import VOLUME_CLAIM, Object
+from quorate_operator.runtime.kubernetes.dry_run import Rehearsals
 from quorate_operator.runtime.kubernetes.objects import DELETION_SLACK_S, ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import (
+from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_RELEASED,
     NodeObjects,
     annotation,
     growth_refusal_in_words,
 )
-from quorate_operator.runtime.kubernetes.rehearsals import Rehearsals
 
 VolumeAction = steps.CreateVolume | steps.GrowVolume | steps.ReleaseVolume | steps.DeleteVolume
 

@@ -30,7 +30,7 @@ from quorate_operator.planning.volumes import used_volumes
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.runtime.local.forwarding import Publications
+from quorate_operator.runtime.local.forwarders import Publications
 from quorate_operator.runtime.local.identity import ClusterIdentity, write_identity
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.log_shippers import Shippers

@@ -23,11 +23,11 @@ from quorate_operator.planning.steps import Plan, WaitFor
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
 from quorate_operator.runtime.local.client_files import client_config, controllers_client_config
-from quorate_operator.runtime.local.forwarding import own_publications
+from quorate_operator.runtime.local.forwarders import own_publications
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.view.cluster import ClusterView, NodeView, view_of
-from quorate_operator.view.wording import Label
+from quorate_operator.view.texts import Label
 
 
 class Report(StatusModel):

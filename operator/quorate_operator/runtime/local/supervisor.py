@@ -28,7 +28,7 @@ from quorate_operator.runtime.local.status import (
 from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
 from quorate_operator.runtime.port import Runtime
 from quorate_operator.view.cluster import is_serving
-from quorate_operator.view.wording import in_words
+from quorate_operator.view.texts import in_words
 
 EVENTS_MAX = 1_000
 LOOKS_MAX = 5

@@ -27,7 +27,7 @@ from quorate_operator.entities.users import (
     plan_user,
     plan_user_deletion,
 )
-from quorate_operator.handlers.entities.keepers import secret_of_user
+from quorate_operator.handlers.entities.kind_handlers import secret_of_user
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.certificates import certificate_of_user

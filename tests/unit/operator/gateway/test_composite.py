@@ -30,7 +30,7 @@ from quorate_operator.runtime.composite import (
     ClusterRuntime,
     addresses_to_probe,
 )
-from quorate_operator.runtime.verifying import REMEMBERED_MS, RENEWED_MS
+from quorate_operator.runtime.verifications import REMEMBERED_MS, RENEWED_MS
 
 FORMATION = Formation(cluster_id="ours", initial_voters={3000: "disk"}, is_formed=False)
 VOTER = ObservedVoter(

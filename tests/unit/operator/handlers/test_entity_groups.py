@@ -14,7 +14,7 @@ from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
 from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, pace_of
-from quorate_operator.handlers.entities.keepers import Seen, TopicKeeper, uid_of
+from quorate_operator.handlers.entities.kind_handlers import Seen, TopicKeeper, uid_of
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.health import Pulse

@@ -12,7 +12,7 @@ from quorate_admin.errors import AdminError, AuthenticationError
 from quorate_operator.gateway.contacts import Contacts
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Role
-from quorate_operator.runtime.kubernetes.observing import NodeObjects
+from quorate_operator.runtime.kubernetes.observation import NodeObjects
 from quorate_operator.runtime.kubernetes.secured_addresses import SecuredAddresses
 from quorate_protocol.kafka.enums import SecurityProtocol
 

@@ -9,7 +9,7 @@ from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.resources.bootstrapping import bootstrap_service, listener_statuses
+from quorate_operator.resources.bootstrap import bootstrap_service, listener_statuses
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.ingresses import ingresses

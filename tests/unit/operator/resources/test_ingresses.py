@@ -3,7 +3,7 @@
 import pytest
 from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Address
-from quorate_operator.resources.bootstrapping import listener_statuses
+from quorate_operator.resources.bootstrap import listener_statuses
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import node_labels

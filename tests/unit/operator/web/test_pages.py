@@ -17,7 +17,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.steps import Plan, Refusal, StartNode, WaitFor
 from quorate_operator.view.cluster import Block, Health, QuorumView, RegistrationView
-from quorate_operator.view.wording import size_words
+from quorate_operator.view.texts import size_words
 from quorate_operator.web.controls import Access
 from quorate_operator.web.html import VOID, Html
 from quorate_operator.web.pages import cluster_list, cluster_page, list_page, not_found_page

@@ -13,7 +13,6 @@ from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode
 from kit.java.tls import Certificates
 from kit.waiting import HANG_S
 from quorate_admin.security.config import SecurityConfig
-from quorate_operator.gateway import probing
 from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Reached

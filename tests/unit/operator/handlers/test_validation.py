@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from quorate_operator.handlers.acceptance import Acceptance, Named, accept
 from quorate_operator.handlers.resources import ClusterResources, is_deleted
+from quorate_operator.handlers.validation import Acceptance, Named, accept
 
 Object = dict[str, Any]
 QUORUM = Named("KafkaController", "quorum")

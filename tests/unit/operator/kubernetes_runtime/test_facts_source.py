@@ -9,8 +9,8 @@ from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Facts, Images
 from quorate_operator.resources.pods import node_pod
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
-from quorate_operator.runtime.kubernetes.assigned import Assigned, remember_machines
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
+from quorate_operator.runtime.kubernetes.facts_source import Assigned, remember_machines
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 
 Object = dict[str, Any]

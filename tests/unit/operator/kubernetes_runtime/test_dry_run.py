@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
-from quorate_operator.runtime.kubernetes.rehearsals import ANSWER_AGE_S_MAX, Rehearsals
+from quorate_operator.runtime.kubernetes.dry_run import ANSWER_AGE_S_MAX, Rehearsals
 
 POD = {"kind": "Pod", "metadata": {"name": "brokers-0"}}
 

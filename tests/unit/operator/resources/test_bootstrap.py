@@ -5,7 +5,7 @@ from kit.desired_cluster import Make
 from quorate_operator.models.secrets import Secret
 from quorate_operator.models.status import AUTHORITIES_LENGTH_MAX, ListenerStatus
 from quorate_operator.planning.cluster import Address
-from quorate_operator.resources.bootstrapping import bootstrap_service, listener_statuses
+from quorate_operator.resources.bootstrap import bootstrap_service, listener_statuses
 from quorate_operator.resources.services import exposures
 
 LISTENERS = (

@@ -11,7 +11,7 @@ from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Observe
 from quorate_operator.planning.in_sync import may_unready_go
 from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
-from quorate_operator.resources.bootstrapping import bootstrap_service
+from quorate_operator.resources.bootstrap import bootstrap_service
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.ingresses import ingresses
@@ -39,7 +39,7 @@ from quorate_operator.runtime.kubernetes.api import (
     Kind,
 )
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import growth_refusal_in_words
+from quorate_operator.runtime.kubernetes.observation import growth_refusal_in_words
 
 _REFUSING = (400, 403, 422)
 """Statuses that refuse the object itself. Requests with other statuses are tried again."""

@@ -9,9 +9,8 @@ import pytest
 from kit.waiting import HANG_S, turn_until
 from quorate_operator.planning.cluster import Address, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
-from quorate_operator.runtime.local import forwarding
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.runtime.local.forwarding import (
+from quorate_operator.runtime.local.forwarders import (
     FILES_KEPT,
     FILES_OF_CONNECTION,
     ForwardedTotal,

@@ -19,7 +19,7 @@ from quorate_operator.runtime.kubernetes.api import (
     Object,
 )
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import (
+from quorate_operator.runtime.kubernetes.observation import (
     NodeObjects,
     annotation,
     configured_of,

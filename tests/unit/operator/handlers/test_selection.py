@@ -8,7 +8,7 @@ import pytest
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
-from quorate_operator.handlers.sharing import is_guarded
+from quorate_operator.handlers.selection import is_guarded
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning import steps
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind

@@ -15,7 +15,7 @@ from quorate_operator.resources.names import (
     LABEL_POOL,
     LABEL_VOLUME,
 )
-from quorate_operator.runtime.kubernetes.observing import (
+from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_DIRECTORY_ID,
     ANNOTATION_FORMAT,
     ANNOTATION_RELEASED,

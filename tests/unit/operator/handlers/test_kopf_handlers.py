@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import kopf
 import pytest
-from quorate_operator.handlers import wiring
-from quorate_operator.handlers.wiring import registry_of, settings_of
+from quorate_operator.handlers.kopf_handlers import registry_of, settings_of
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REBALANCES, TOPICS, USERS
 

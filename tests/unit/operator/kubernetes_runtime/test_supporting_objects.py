@@ -8,7 +8,7 @@ from kit.scenarios import healthy
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.surroundings import RefusedObject, keep_surroundings
+from quorate_operator.runtime.kubernetes.supporting_objects import RefusedObject, keep_surroundings
 
 Object = dict[str, Any]
 

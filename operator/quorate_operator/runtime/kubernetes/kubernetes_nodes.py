@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from quorate_operator.runtime.kubernetes.api import MACHINE, ApiError, KubernetesApi, Object
-from quorate_operator.runtime.kubernetes.observing import is_machine_gone, is_suspicious
+from quorate_operator.runtime.kubernetes.observation import is_machine_gone, is_suspicious
 
 AGE_S_MAX = 10.0
 _FORBIDDEN = 403

@@ -6,7 +6,7 @@ from quorate_protocol.features import METADATA_VERSION
 
 from quorate_operator.planning.cluster import Publication, Reached
 from quorate_operator.view.cluster import AddressView, Block, ClusterView, RegistrationView
-from quorate_operator.view.wording import UNKNOWN
+from quorate_operator.view.texts import UNKNOWN
 from quorate_operator.web.controls import moment, said
 from quorate_operator.web.html import (
     ROWS_SHOWN_MAX,
