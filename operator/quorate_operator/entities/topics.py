@@ -26,23 +26,23 @@ class ObservedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HadTopic:
-    """What the status stores: whether the resource has had the topic, with which id, and which configs it had."""
+class StoredTopic:
+    """What the status stores: whether the resource manages the topic, its id and the configs that it sets."""
 
-    is_had: bool = False
+    is_managed: bool = False
     topic_id: str | None = None
     config: frozenset[str] = frozenset()
 
     @classmethod
     def of_status(cls, status: Mapping[str, Any]) -> Self:
         return cls(
-            is_had=status.get("topicName") is not None,
+            is_managed=status.get("topicName") is not None,
             topic_id=status.get("topicId"),
             config=frozenset(status.get("managedConfig") or ()),
         )
 
 
-NOT_HAD: Final = HadTopic()
+NOTHING_STORED: Final = StoredTopic()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def plan_topic(
     observed: ObservedTopic | None,
     kafka: ObservedKafka,
     *,
-    had: HadTopic = NOT_HAD,
+    stored: StoredTopic = NOTHING_STORED,
 ) -> EntityPlan:
     """Plans a topic whose resource stays; `observed` is None if it does not exist."""
     spec, name = resource.spec, resource.topic_name
@@ -136,7 +136,7 @@ def plan_topic(
         return EntityPlan(
             changes=(create,),
             status=_status(name, managedConfig=sorted(spec.config)),
-            note=f"the topic {name} was deleted by somebody; it is created anew" if had.topic_id else None,
+            note=f"the topic {name} was deleted by somebody; it is created anew" if stored.topic_id else None,
         )
     changes: list[Change] = []
     refusals: list[Refusal] = []
@@ -151,7 +151,7 @@ def plan_topic(
                 f"removed; set it to {count}, or create another topic",
             )
         )
-    changes += _config_changes(name, spec.config, observed.config, had.config)
+    changes += _config_changes(name, spec.config, observed.config, stored.config)
     factor = plan_factor(spec.replication_factor, observed.partitions, kafka.brokers)
     if factor.replicas:
         assert spec.replication_factor is not None
@@ -174,15 +174,17 @@ def plan_topic(
             ),
             reassigningPartitions=sum(partition.is_moving for partition in observed.partitions.values())
             or None,
-            managedConfig=sorted({*spec.config, *(had.config & observed.config.keys())}),
+            managedConfig=sorted({*spec.config, *(stored.config & observed.config.keys())}),
         ),
-        note=_found(name, topic_id, had),
+        note=_found(name, topic_id, stored),
     )
 
 
-def plan_topic_deletion(resource: KafkaTopic, observed: ObservedTopic | None, had: HadTopic) -> EntityPlan:
-    """Plans for a topic whose resource is deleted. A topic that the resource never had stays."""
-    if observed is None or not had.is_had or resource.spec.deletion_policy == "Retain":
+def plan_topic_deletion(
+    resource: KafkaTopic, observed: ObservedTopic | None, stored: StoredTopic
+) -> EntityPlan:
+    """Plans for a topic whose resource is deleted. A topic that the resource never managed stays."""
+    if observed is None or not stored.is_managed or resource.spec.deletion_policy == "Retain":
         return EntityPlan()
     return EntityPlan(changes=(DeleteTopic(topic=resource.topic_name, topic_id=observed.topic_id),))
 
@@ -193,12 +195,12 @@ def _status(name: str, **known: object) -> dict[str, object]:
     return {"topicName": name, **{field: known.get(field) for field in fields}}
 
 
-def _found(name: str, topic_id: str | None, had: HadTopic) -> str | None:
-    if not had.is_had:
+def _found(name: str, topic_id: str | None, stored: StoredTopic) -> str | None:
+    if not stored.is_managed:
         return f"the topic {name} exists, and is kept as this resource has it from now on"
-    if had.topic_id in (None, topic_id):
+    if stored.topic_id in (None, topic_id):
         return None
-    return f"the topic {name} was made anew by somebody: its id was {had.topic_id} and is {topic_id}"
+    return f"the topic {name} was made anew by somebody: its id was {stored.topic_id} and is {topic_id}"
 
 
 def _config_changes(

@@ -21,7 +21,7 @@ def admin_address(address: Address) -> AdminAddress:
     return AdminAddress(address.host, address.port)
 
 
-class Contacts:
+class NodeClients:
     """Keeps a client for each node from one request to the next. Close it."""
 
     def __init__(self, security_of: SecurityOf) -> None:

@@ -18,7 +18,7 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_operator import clock
 from quorate_operator.gateway import facts
 from quorate_operator.gateway.actions import Leader, NodeAction, perform, perform_at_node
-from quorate_operator.gateway.contacts import Contacts, SecurityOf, admin_address
+from quorate_operator.gateway.contacts import NodeClients, SecurityOf, admin_address
 from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.probes import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
@@ -61,7 +61,7 @@ class KafkaGateway:
 
     def __init__(self, security_of: SecurityOf = lambda _: None) -> None:
         self._security_of = security_of
-        self._contacts = Contacts(security_of)
+        self._contacts = NodeClients(security_of)
         self._controllers: Mapping[int, Address] = {}
         self._brokers: Mapping[int, Address] = {}
         self._live: LiveImage | None = None

@@ -20,7 +20,7 @@ LOOK_AGE_S_MAX = 300.0
 """A look at a cluster takes seconds; each request in it is bounded."""
 
 
-class Pulse:
+class Liveness:
     """Records when the event loop last ran, and since when each look has been under way."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -71,18 +71,18 @@ class Pulse:
         return f"looks do not end: {', '.join(stuck)}" if stuck else None
 
 
-def health_server(pulse: Pulse, metrics: OperatorMetrics) -> HttpServer:
+def health_server(liveness: Liveness, metrics: OperatorMetrics) -> HttpServer:
     """Serves /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
     page = KeptPage(lambda: generate_latest(metrics.registry), time.monotonic)
 
     async def live(_: web.Request) -> web.Response:
-        fault = pulse.fault()
-        text = "\n".join((fault or "ok", *pulse.notes()))
+        fault = liveness.fault()
+        text = "\n".join((fault or "ok", *liveness.notes()))
         return web.Response(text=f"{text}\n", status=503 if fault else 200)
 
     async def ready(_: web.Request) -> web.Response:
         return web.Response(
-            text="ok\n" if pulse.is_ready else "starting\n", status=200 if pulse.is_ready else 503
+            text="ok\n" if liveness.is_ready else "starting\n", status=200 if liveness.is_ready else 503
         )
 
     async def scrape(_: web.Request) -> web.Response:

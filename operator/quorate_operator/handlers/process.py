@@ -15,14 +15,19 @@ from quorate_protocol.file_limit import raise_file_limit
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_tasks import Clusters
 from quorate_operator.handlers.commands import AnnotationCommands
-from quorate_operator.handlers.entities.kind_handlers import Keeper, RebalanceKeeper, TopicKeeper, UserKeeper
+from quorate_operator.handlers.entities.kind_handlers import (
+    KindHandler,
+    RebalanceHandler,
+    TopicHandler,
+    UserHandler,
+)
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
-from quorate_operator.handlers.health import Pulse, health_server, served
+from quorate_operator.handlers.health import Liveness, health_server, served
 from quorate_operator.handlers.kopf_handlers import run_kopf
 from quorate_operator.handlers.metrics import OperatorMetrics
-from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
+from quorate_operator.handlers.reconciler import CONCURRENT_OBSERVATIONS_MAX, ClusterReconciler, Shared
 from quorate_operator.handlers.resources import QuorumOf, ResourceStore
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.resources.facts import Images
@@ -56,7 +61,7 @@ class OperatorOptions:
     `namespaces` is None for all of them. `selector` selects the resources by their labels. `lease_namespace` has
     the Lease of leader election, `lease_name`. `own_namespace` is where the operator's own pod is, None outside of
     Kubernetes. `listen` is the host and port of /healthz, /readyz and /metrics, `web` those of the status page; None:
-    not served. `drift_interval_s` is the time between two looks at a topic or user that is as desired.
+    not served. `drift_interval_s` is the time between two observations at a topic or user that is as desired.
     """
 
     identity: str
@@ -83,13 +88,13 @@ async def run_operator(options: OperatorOptions) -> None:
     loop.set_default_executor(ThreadPoolExecutor(LOOKUPS_AT_A_TIME_MAX, "lookup"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    metrics, pulse = OperatorMetrics(), Pulse()
+    metrics, liveness = OperatorMetrics(), Liveness()
     async with AsyncExitStack() as stack:
         api = await KubernetesApi.connect()
         stack.push_async_callback(api.close)
         snapshots = SnapshotRegistry()
         if options.listen is not None:
-            await stack.enter_async_context(served(health_server(pulse, metrics), *options.listen))
+            await stack.enter_async_context(served(health_server(liveness, metrics), *options.listen))
         if options.web is not None:
             limits = LimitLog("status page", metrics.http_limit_counter("web"))
             page = StatusPage(
@@ -108,13 +113,13 @@ async def run_operator(options: OperatorOptions) -> None:
             snapshots=snapshots,
             events=EventRecorder(api, snapshots, options.identity),
             metrics=metrics,
-            pulse=pulse,
-            looks=asyncio.Semaphore(LOOKS_AT_A_TIME_MAX),
+            liveness=liveness,
+            observations=asyncio.Semaphore(CONCURRENT_OBSERVATIONS_MAX),
             identity=options.identity,
             lease_duration_s=options.lease_duration_s,
             selector=options.selector,
         )
-        work = [pulse.run(), _lead(options, shared, stop)]
+        work = [liveness.run(), _lead(options, shared, stop)]
         await _until_stopped(work, stop)
 
 
@@ -132,7 +137,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
                 options.identity,
                 duration_s=options.lease_duration_s,
             )
-            shared.pulse.is_ready = True  # a replica that waits is as it should be
+            shared.liveness.is_ready = True  # a replica that waits is as it should be
             log.info(
                 "%s waits for the Lease %s/%s", options.identity, options.lease_namespace, options.lease_name
             )
@@ -153,8 +158,8 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     cache = ObjectCache()
     targets = Targets(shared.api, shared.store, shared.snapshots, shared.selector)
     clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
-    keepers: list[Keeper] = [TopicKeeper(), UserKeeper(shared.api), RebalanceKeeper()]
-    entities = Entities(shared, targets, keepers, drift_interval_s=options.drift_interval_s)
+    handlers: list[KindHandler] = [TopicHandler(), UserHandler(shared.api), RebalanceHandler()]
+    entities = Entities(shared, targets, handlers, drift_interval_s=options.drift_interval_s)
     cache.on_change(clusters.wake)
     watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()
@@ -168,7 +173,7 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
 
     async def report_ready() -> None:
         await ready.wait()
-        shared.pulse.is_ready = True
+        shared.liveness.is_ready = True
         log.info("ready")
         await stop.wait()
 
@@ -192,7 +197,7 @@ def _reconciler(
     )
     targets.put(key, infrastructure)
     gateway = KafkaGateway(infrastructure.security_of)
-    runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.pulse.look, key))
+    runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.liveness.look, key))
     return ClusterReconciler(key, shared, runtime, infrastructure, infrastructure)
 
 

@@ -16,7 +16,7 @@ from quorate_admin.errors import AdminError
 
 from quorate_operator import clock
 from quorate_operator.handlers.events import EventRecorder
-from quorate_operator.handlers.health import Pulse
+from quorate_operator.handlers.health import Liveness
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.resources import (
     ClusterResources,
@@ -42,7 +42,7 @@ from quorate_operator.handlers.statuses import (
     overlaid,
     refused_status,
 )
-from quorate_operator.handlers.validation import Acceptance, accept
+from quorate_operator.handlers.validation import ValidationResult, validate
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.models.node_ids import first_node_id
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
@@ -62,14 +62,16 @@ from quorate_operator.runtime.kubernetes.api import (
     Object,
 )
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
-from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
+from quorate_operator.runtime.loop import Asked, FailedStep, Look, ReconcileLoop, RequeuePolicy, Turn
 from quorate_operator.runtime.port import Removal, Reports, Runtime
 from quorate_operator.web.port import ClusterKey, ClusterSnapshot
 from quorate_operator.web.snapshots import SnapshotRegistry
 
-LOOKS_AT_A_TIME_MAX = 16
+CONCURRENT_OBSERVATIONS_MAX = 16
 """How many clusters are looked at at the same time. Steps don't count: one may take a node's whole grace period."""
-PACE = Pace(working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=1_000, retry_ms_max=60_000)
+REQUEUE_POLICY = RequeuePolicy(
+    working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=1_000, retry_ms_max=60_000
+)
 """How long loops rest. Changes of a cluster's resources and pods wake its loop at once."""
 JITTER = 0.25
 PROGRESS_INTERVAL_MS = 10_000
@@ -91,8 +93,8 @@ class Shared:
     snapshots: SnapshotRegistry
     events: EventRecorder
     metrics: OperatorMetrics
-    pulse: Pulse
-    looks: asyncio.Semaphore
+    liveness: Liveness
+    observations: asyncio.Semaphore
     identity: str
     lease_duration_s: int = 15
     selector: LabelSelector = EVERYTHING
@@ -118,7 +120,7 @@ class ClusterReconciler:
         self._loop = ReconcileLoop(self, runtime, jitter=JITTER)
         self._resources = shared.store.of_cluster(key)
         """As the look under way, or the last one, found them."""
-        self._acceptance = Acceptance(manifests=None, accepted={}, refused={})
+        self._validation = ValidationResult(manifests=None, accepted={}, refused={})
         self._problem: str | None = None
         self._is_split = False
         """Whether resources of the cluster exist that this operator does not select."""
@@ -145,24 +147,24 @@ class ClusterReconciler:
                 except Exception as error:
                     await asyncio.sleep(self._faulted(error) / 1000)
         finally:
-            self._shared.pulse.recovered(self.key)
+            self._shared.liveness.recovered(self.key)
             await self._runtime.close()
 
     def _faulted(self, error: Exception) -> int:
         """Reports what ended the loop; returns for how many milliseconds to rest before it begins again."""
         self._faults_in_a_row += 1
-        rest_ms = PACE.after_failures(self._faults_in_a_row)
+        rest_ms = REQUEUE_POLICY.after_failures(self._faults_in_a_row)
         log.error(
             "%s/%s: a fault of the operator; reconciles again in %d ms", *self.key, rest_ms, exc_info=error
         )
         self._shared.metrics.faults.labels(CONTROLLERS.name, self.key.namespace).inc()
-        self._shared.pulse.faulted(self.key, repr(error))
+        self._shared.liveness.faulted(self.key, repr(error))
         return rest_ms
 
     # The loop's host
 
     def looking(self) -> AbstractAsyncContextManager[object]:
-        return self._shared.looks
+        return self._shared.observations
 
     async def asked(self) -> Asked | None:
         """Returns the cluster of the resources; None if the KafkaController can't be used, or if it is missing.
@@ -175,7 +177,7 @@ class ClusterReconciler:
         if await self._choose_node_ids(resources):
             self._resources = resources = self._shared.store.of_cluster(self.key)
         assert resources.quorum is not None
-        self._acceptance = accepted = accept(resources, self._acceptance.accepted)
+        self._validation = accepted = validate(resources, self._validation.accepted)
         if accepted.manifests is None:
             await self.refused(ManifestError(accepted.refusal_of(resources.quorum) or ""))
             return None
@@ -214,7 +216,7 @@ class ClusterReconciler:
         return True
 
     async def _look_for_resources(self) -> ClusterResources:
-        """Returns the resources; looks for an unseen KafkaController, without which deleted pools are not drained."""
+        """Returns the resources; requests an unseen KafkaController, without which deleted pools are not drained."""
         store = self._shared.store
         if store.of_cluster(self.key).quorum is None:
             quorum = await self._shared.api.get(CONTROLLERS, *self.key)
@@ -253,7 +255,7 @@ class ClusterReconciler:
 
     async def _refuse(self, kind: Kind, body: Object, message: str) -> None:
         """Reports a resource that can't be used as it is."""
-        spec = self._acceptance.spec_of(body)
+        spec = self._validation.spec_of(body)
         await self._write_status(
             kind, body, refused_status(message, body["metadata"]["generation"], accepted_spec=spec)
         )
@@ -277,7 +279,7 @@ class ClusterReconciler:
         """Returns the resources that are not used as they are, without a pool that has the quorum's own name."""
         return tuple(
             steps.Refusal(INVALID_MANIFEST, message, pool=name)
-            for (kind, name), message in self._acceptance.refused.items()
+            for (kind, name), message in self._validation.refused.items()
             if kind == CONTROLLERS.name or name != self.key.name
         )
 
@@ -342,14 +344,14 @@ class ClusterReconciler:
             metrics.failed.labels(*labels).inc()
             self._problem = problem
             await self._report_failure(problem)
-            return PACE.after(turn, clock.now_ms())
+            return REQUEUE_POLICY.after(turn, clock.now_ms())
         metrics.successful.labels(*labels).inc()
         self._faults_in_a_row = 0
-        self._shared.pulse.recovered(self.key)
+        self._shared.liveness.recovered(self.key)
         if turn.look is None:
-            return PACE.working_ms if self._resources.is_deleted else PACE.asleep_ms
+            return REQUEUE_POLICY.working_ms if self._resources.is_deleted else REQUEUE_POLICY.asleep_ms
         had_problem, self._problem = self._problem is not None, None
-        return 0 if had_problem else PACE.after(turn, clock.now_ms())
+        return 0 if had_problem else REQUEUE_POLICY.after(turn, clock.now_ms())
 
     def _problem_of(self, turn: Turn) -> str | None:
         """Logs and returns what failed in a turn, or None."""
@@ -418,7 +420,7 @@ class ClusterReconciler:
 
     async def _publish_status(self, kind: Kind, body: Object, status: dict[str, Any]) -> None:
         """Writes what was observed of a resource that is used, together with why it is not used as it is."""
-        message, spec = self._acceptance.refusal_of(body), self._acceptance.spec_of(body)
+        message, spec = self._validation.refusal_of(body), self._validation.spec_of(body)
         if message is not None:
             if spec is None:
                 return  # `asked` has said why

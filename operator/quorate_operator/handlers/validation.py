@@ -35,7 +35,7 @@ Accepted = Mapping[str, Spec]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptance:
+class ValidationResult:
     """Which resources are used, with which specs, and which are refused."""
 
     manifests: Manifests | None
@@ -52,17 +52,17 @@ class Acceptance:
         return self.accepted.get(_uid(body))
 
 
-def accept(resources: ClusterResources, before: Accepted) -> Acceptance:
+def validate(resources: ClusterResources, before: Accepted) -> ValidationResult:
     """Judges the resources of a cluster whose KafkaController exists.
 
     `before` has what was accepted at the last look. It is empty after a start of the operator; the statuses of
     refused resources then have the accepted specs.
     """
     assert resources.quorum is not None
-    return _Judge(resources, before).judged()
+    return _Validator(resources, before).judged()
 
 
-class _Judge:
+class _Validator:
     def __init__(self, resources: ClusterResources, before: Accepted) -> None:
         assert resources.quorum is not None
         self._source = f"namespace {resources.quorum['metadata']['namespace']}"
@@ -76,15 +76,15 @@ class _Judge:
             if body["metadata"]["name"] not in leaving
         ]
 
-    def judged(self) -> Acceptance:
+    def judged(self) -> ValidationResult:
         try:
             manifests = self._joined(self._load_quorum(), [self._load_pool(body) for body in self._bodies])
         except ManifestError:
             return self._judged_one_by_one()
         accepted = {body["metadata"]["uid"]: body["spec"] for body in (self._quorum, *self._bodies)}
-        return Acceptance(manifests=manifests, accepted=accepted, refused={})
+        return ValidationResult(manifests=manifests, accepted=accepted, refused={})
 
-    def _judged_one_by_one(self) -> Acceptance:
+    def _judged_one_by_one(self) -> ValidationResult:
         refused: dict[Named, str] = {}
         accepted: dict[str, Spec] = {}
         quorum, used = self._as_before()
@@ -94,7 +94,7 @@ class _Judge:
         except ManifestError as error:
             refused[_named(self._quorum)] = str(error)
             if quorum is None:
-                return Acceptance(manifests=None, accepted={}, refused=refused)
+                return ValidationResult(manifests=None, accepted={}, refused=refused)
             accepted[_uid(self._quorum)] = self._spec_before(self._quorum) or {}
         else:
             quorum = changed
@@ -112,7 +112,7 @@ class _Judge:
                 used[_uid(body)] = pool
                 accepted[_uid(body)] = body["spec"]
         manifests = self._joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name))
-        return Acceptance(manifests=manifests, accepted=accepted, refused=refused)
+        return ValidationResult(manifests=manifests, accepted=accepted, refused=refused)
 
     def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
         """Returns the quorum and, by uid, the pools as they were accepted, without those that no longer fit."""

@@ -56,7 +56,7 @@ from quorate_operator.resources.racks import (
     topology_key,
 )
 from quorate_operator.resources.shipping import history_of, history_volume, ship_container
-from quorate_operator.resources.topology import first_spread, wished_spread
+from quorate_operator.resources.topology import first_spread, preferred_spread
 from quorate_operator.security import java_options, keys_in_use
 
 CONTROLLER_GRACE_S = 30
@@ -139,7 +139,7 @@ def node_pod(
     }
 
 
-def rehearsal_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
+def dry_run_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
     """Returns the pod of a node's next start under another name, for a dry run.
 
     With the name of the running pod, the dry run would be a change of that pod.
@@ -236,7 +236,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         "subdomain": node.pool,
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds or usual_s,
-        "topologySpreadConstraints": wished_spread(context, node),
+        "topologySpreadConstraints": preferred_spread(context, node),
         "containers": [_node_container(context, node)],
     }
     spec["volumes"] += [dict(volume) for volume in template.volumes]

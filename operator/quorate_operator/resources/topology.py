@@ -9,7 +9,7 @@ MACHINE = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
 
-def wished_spread(context: Context, node: DesiredNode) -> list[Object]:
+def preferred_spread(context: Context, node: DesiredNode) -> list[Object]:
     """Returns the template's constraints, or the default ones of a node whose volume may keep it where it is.
 
     Constraints without a selector are about the pods of the node's role. By default no constraint is required: a
@@ -30,13 +30,13 @@ def first_spread(context: Context, node: DesiredNode) -> list[Object]:
     unschedulable.
     """
     if context.pool(node.pool).spec.template.topology_spread_constraints is not None:
-        return wished_spread(context, node)
+        return preferred_spread(context, node)
     selector = _selector(context, node.role)
     required = topology_key(context, node.pool) or MACHINE
-    wished = [one for one in wished_spread(context, node) if one["topologyKey"] != required]
+    preferred = [one for one in preferred_spread(context, node) if one["topologyKey"] != required]
     # Machines that accept no such pods are not counted: those of the control plane, cordoned ones.
     strict = {"whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor"}
-    return [_constraint(required, selector) | strict, *wished]
+    return [_constraint(required, selector) | strict, *preferred]
 
 
 def _selector(context: Context, role: Role) -> Object:

@@ -23,7 +23,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.steps import Action, KafkaAction, Plan
 from quorate_operator.planning.volume_removal import leaving_volumes
 from quorate_operator.runtime.port import Gateway, Infrastructure
-from quorate_operator.runtime.verifications import NamesLook
+from quorate_operator.runtime.verifications import NameProbes
 
 SETTLED_PROBE_INTERVAL_MS = 60_000
 """How often an address that is as desired is probed. Addresses that change are probed at each look."""
@@ -195,7 +195,7 @@ class ClusterRuntime:
         probes: Mapping[Address, Reached],
     ) -> Mapping[Address, Reached]:
         """Stores where externally managed names lead to, before a node is stopped; returns the completed probes."""
-        look = NamesLook(cluster_id=cluster_id, nodes=nodes, probes=probes, now_ms=self._now_ms())
+        look = NameProbes(cluster_id=cluster_id, nodes=nodes, probes=probes, now_ms=self._now_ms())
         before = await self._infrastructure.verifications()
         after = look.verified(desired, before)
         for node_id, verified in after.items():

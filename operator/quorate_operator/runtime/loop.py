@@ -70,7 +70,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class RequeuePolicy:
     """How long the loop rests: while steps are left, when none are, and while the cluster is paused or hibernates.
 
     After a failed turn it rests for `retry_ms_min`, and twice as long after each further one.

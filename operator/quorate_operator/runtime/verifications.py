@@ -26,7 +26,7 @@ RENEWED_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamesLook:
+class NameProbes:
     """One look at a cluster's nodes and the probes of their names, at `now_ms`."""
 
     cluster_id: str

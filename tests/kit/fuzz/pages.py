@@ -21,7 +21,7 @@ from quorate_controller.node.status import NodeStatus
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import HttpPages
 from quorate_controller.server.metrics import MetricsPage, Usage
-from quorate_operator.handlers.health import Pulse, health_server
+from quorate_operator.handlers.health import Liveness, health_server
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.web.port import ClusterKey, CommandError
 from quorate_operator.web.server import COOKIE, StatusPage
@@ -265,7 +265,7 @@ def _controller_pages() -> Callable[[bytes], bytes]:
 
 @cache
 def _operator_pages() -> Callable[[bytes], bytes]:
-    return Site(health_server(Pulse(), OperatorMetrics()), _loop()).ask
+    return Site(health_server(Liveness(), OperatorMetrics()), _loop()).ask
 
 
 @cache

@@ -8,7 +8,7 @@ from kit.operator_model.driver import Cluster
 from quorate_operator.planning import address_slots, addresses, membership, rollout
 from quorate_operator.planning.cluster import Role
 from quorate_operator.planning.safety import QuorumView
-from quorate_operator.runtime.verifications import NamesLook
+from quorate_operator.runtime.verifications import NameProbes
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -51,7 +51,7 @@ def _change_while_one_lags(cluster: Cluster) -> None:
 
 def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kills between a stop and a start are found to undo what was seen."""
-    monkeypatch.setattr(NamesLook, "with_verified", lambda look, _: look.probes)
+    monkeypatch.setattr(NameProbes, "with_verified", lambda look, _: look.probes)
     cluster = Cluster(DesiredSpec(controllers=1, brokers=2, is_external=True), seed=7)
     cluster.settle()
     cluster.spec.rename()

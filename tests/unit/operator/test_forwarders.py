@@ -9,6 +9,7 @@ import pytest
 from kit.waiting import HANG_S, turn_until
 from quorate_operator.planning.cluster import Address, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
+from quorate_operator.runtime.local import forwarders
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.forwarders import (
     FILES_KEPT,
@@ -104,7 +105,7 @@ async def test_connections_are_counted_while_they_last(forwarder: Forwarder, con
 async def test_more_connections_than_allowed_are_refused(
     forwarder: Forwarder, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(forwarders, "CONNECTIONS_MAX", 1)
     reader, writer = await connect(forwarder.address)
     writer.write(b"x")
     await reader.readexactly(1)

@@ -22,7 +22,7 @@ from quorate_operator.planning.steps import (
     WaitFor,
 )
 from quorate_operator.runtime import loop
-from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
+from quorate_operator.runtime.loop import Asked, FailedStep, Look, ReconcileLoop, RequeuePolicy, Turn
 
 MANIFESTS = load_manifests(
     "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: c}, spec: {replicas: 3}}",
@@ -31,7 +31,9 @@ MANIFESTS = load_manifests(
 FORM = FormCluster(node_ids=(3000,), cluster_id=None, reason="new")
 CREATE, START = CreateNode(node_id=3000, reason="new"), StartNode(node_id=3000, reason="new")
 OTHER, ELECT = StartNode(node_id=3001, reason="new"), ElectPreferredLeaders(reason="rolled")
-PACE = Pace(working_ms=1, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=100, retry_ms_max=1_000)
+REQUEUE_POLICY = RequeuePolicy(
+    working_ms=1, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=100, retry_ms_max=1_000
+)
 
 
 class Stage:
@@ -214,13 +216,15 @@ def test_pace(steps: tuple[Step, ...], lifecycle: Lifecycle, done: int, failures
     )
     observed = ObservedCluster(nodes={}, quorum=None)
     look = Look(desired=desired, observed=observed, plan=Plan(steps=steps))
-    assert PACE.after(Turn(look=look, done=done, failures_in_a_row=failures), now_ms=0) == rest_ms
+    assert REQUEUE_POLICY.after(Turn(look=look, done=done, failures_in_a_row=failures), now_ms=0) == rest_ms
 
 
 def test_time_alone_shortens_a_rest() -> None:
-    pace = Pace(working_ms=1_000, settled_ms=1, asleep_ms=1, retry_ms_min=1, retry_ms_max=1)
+    requeue_policy = RequeuePolicy(
+        working_ms=1_000, settled_ms=1, asleep_ms=1, retry_ms_min=1, retry_ms_max=1
+    )
     desired = desired_cluster(MANIFESTS)
     for until_ms, rest_ms in ((300, 200), (50, 0), (9_999, 1_000)):
         plan = Plan(steps=(WaitFor(reason="time", until_ms=until_ms),))
         look = Look(desired=desired, observed=ObservedCluster(nodes={}, quorum=None), plan=plan)
-        assert pace.after(Turn(look=look), now_ms=100) == rest_ms
+        assert requeue_policy.after(Turn(look=look), now_ms=100) == rest_ms

@@ -339,7 +339,7 @@ async def test_a_stop_during_a_look_still_stops_in_order(stage: Stage) -> None:
 
 async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that serves is not stopped because a step failed."""
-    monkeypatch.setattr(supervisor, "PACE", replace(supervisor.PACE, retry_ms_max=10))
+    monkeypatch.setattr(supervisor, "REQUEUE_POLICY", replace(supervisor.REQUEUE_POLICY, retry_ms_max=10))
     monkeypatch.setattr(Stage, "elects", True)
     stage.runtime.failing = ElectPreferredLeaders
     async with stage.running():

@@ -21,11 +21,11 @@ from quorate_admin.errors import AdminError, ServerError
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.kind_handlers import Keeper, Seen, uid_of
+from quorate_operator.handlers.entities.kind_handlers import KindHandler, Seen, uid_of
 from quorate_operator.handlers.entities.statuses import (
     OPERATOR_FAULT,
+    EntityResult,
     Failure,
-    Verdict,
     entity_status,
     failure_of,
     is_ready,
@@ -37,10 +37,10 @@ from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.manifests import Entity, ManifestError, load_entity
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.runtime.kubernetes.api import ApiError, Object
-from quorate_operator.runtime.loop import Pace
+from quorate_operator.runtime.loop import RequeuePolicy
 
 WAITING_MS = 5_000
-"""The time between two looks at a topic whose replicas are being moved."""
+"""The time between two observations at a topic whose replicas are being moved."""
 CHANGES_AT_A_TIME_MAX = 8
 """How many resources of one cluster are changed at the same time."""
 STALLED_AFTER_FAILURES = 2
@@ -50,10 +50,10 @@ DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "
 log = logging.getLogger(__name__)
 
 
-def pace_of(drift_interval_s: int) -> Pace:
+def requeue_policy_of(drift_interval_s: int) -> RequeuePolicy:
     """Returns how long a resource rests; `settled_ms` is `drift_interval_s`."""
     settled_ms = drift_interval_s * 1000
-    return Pace(
+    return RequeuePolicy(
         working_ms=min(1_000, settled_ms),
         settled_ms=settled_ms,
         asleep_ms=settled_ms,
@@ -64,10 +64,10 @@ def pace_of(drift_interval_s: int) -> Pace:
 
 @dataclass(slots=True)
 class _Member:
-    """A resource, and what is known of it between looks."""
+    """A resource, and what is known of it between observations."""
 
     body: Object
-    keeper: Keeper
+    handler: KindHandler
     due_ms: int = 0
     failures_in_a_row: int = 0
     is_cleared: bool = False
@@ -104,7 +104,7 @@ class EntityGroup:
         shared: Shared,
         targets: Targets,
         claims: Claims,
-        pace: Pace,
+        requeue_policy: RequeuePolicy,
         *,
         make_client: Callable[[AdminConfig], AdminClient] = AdminClient,
         now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
@@ -113,7 +113,7 @@ class EntityGroup:
         self._shared = shared
         self._targets = targets
         self._claims = claims
-        self._pace = pace
+        self._requeue_policy = requeue_policy
         self._make_client = make_client
         self._now_ms = now_ms
         self._members: dict[str, _Member] = {}
@@ -125,9 +125,9 @@ class EntityGroup:
 
     # Called by the registry
 
-    def put(self, body: Object, keeper: Keeper, *, is_changed: bool) -> None:
+    def put(self, body: Object, handler: KindHandler, *, is_changed: bool) -> None:
         """Stores a resource as it was seen; a new or changed one is due at once."""
-        member = self._members.setdefault(body["metadata"]["uid"], _Member(body=body, keeper=keeper))
+        member = self._members.setdefault(body["metadata"]["uid"], _Member(body=body, handler=handler))
         if is_older(body, member.body):
             # An event from before our last write of the status.
             metadata = {**body["metadata"], "resourceVersion": member.body["metadata"]["resourceVersion"]}
@@ -144,7 +144,7 @@ class EntityGroup:
         if member is not None:
             metadata = member.body["metadata"]
             self._shared.metrics.set_state(
-                member.keeper.kind.name, metadata["namespace"], metadata["name"], None
+                member.handler.kind.name, metadata["namespace"], metadata["name"], None
             )
             # A resource that was refused because of this one may have the name now.
             for other in self._members.values():
@@ -166,40 +166,42 @@ class EntityGroup:
             while True:
                 try:
                     await self._wait_due()
-                    async with self._shared.looks:
-                        with self._shared.pulse.look(self.key):
+                    async with self._shared.observations:
+                        with self._shared.liveness.look(self.key):
                             await self.look()
                     faults = 0
-                    self._tell_pulse()
+                    self._report_liveness()
                 except Exception as error:
                     faults += 1
                     await asyncio.sleep(self._faulted(error, faults) / 1000)
         finally:
-            self._shared.pulse.recovered(self.key)
+            self._shared.liveness.recovered(self.key)
             await self._close_client()
 
     def _faulted(self, error: Exception, faults: int) -> int:
         """Reports a fault; returns for how many milliseconds to rest before the next look."""
-        rest_ms = self._pace.after_failures(faults)
-        log.error("%s: a fault of the operator; looks again in %d ms", self.key, rest_ms, exc_info=error)
-        for kind in {member.keeper.kind.name for member in self._members.values()}:
+        rest_ms = self._requeue_policy.after_failures(faults)
+        log.error(
+            "%s: a fault of the operator; observations again in %d ms", self.key, rest_ms, exc_info=error
+        )
+        for kind in {member.handler.kind.name for member in self._members.values()}:
             self._shared.metrics.faults.labels(kind, self.key.namespace).inc()
-        self._shared.pulse.faulted(self.key, repr(error))
+        self._shared.liveness.faulted(self.key, repr(error))
         return rest_ms
 
-    def _tell_pulse(self) -> None:
+    def _report_liveness(self) -> None:
         """Reports to the health endpoint a resource that a fault of the operator keeps from being reconciled."""
         faults = [f"{member.label}: {member.fault}" for member in self._members.values() if member.fault]
         if faults:
-            self._shared.pulse.faulted(self.key, faults[0])
+            self._shared.liveness.faulted(self.key, faults[0])
         else:
-            self._shared.pulse.recovered(self.key)
+            self._shared.liveness.recovered(self.key)
 
     async def _wait_due(self) -> None:
         while True:
             self._woken.clear()
             due_ms = [member.due_ms for member in self._members.values() if not member.is_cleared]
-            rest_ms = min(due_ms) - self._now_ms() if due_ms else self._pace.settled_ms
+            rest_ms = min(due_ms) - self._now_ms() if due_ms else self._requeue_policy.settled_ms
             if rest_ms <= 0:
                 return
             try:
@@ -227,8 +229,8 @@ class EntityGroup:
             for work in works:
                 if work.member.is_cleared:
                     continue
-                await self._report_failure(work.member, Verdict(failure=failure))
-                work.member.due_ms = self._after(self._pace.after_failures(self._failures_in_a_row))
+                await self._report_failure(work.member, EntityResult(failure=failure))
+                work.member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
         self._count(due, time.monotonic() - started)
 
     async def _look_at(self, works: Sequence[_Work]) -> Failure | None:
@@ -264,29 +266,29 @@ class EntityGroup:
     async def _observe(
         self, client: AdminClient, works: Sequence[_Work], kafka: ObservedKafka
     ) -> Mapping[str, object]:
-        """Returns what each keeper observed, by uid. If a keeper fails, its error takes the place of that."""
+        """Returns what each handler observed, by uid. If a handler fails, its error takes the place of that."""
         found: dict[str, object] = {}
-        keepers = {work.member.keeper.kind.name: work.member.keeper for work in works}
-        for keeper in keepers.values():
+        handlers = {work.member.handler.kind.name: work.member.handler for work in works}
+        for handler in handlers.values():
             own = [
                 Seen(work.resource, _status(work.member, kafka))
                 for work in works
-                if work.member.keeper is keeper
+                if work.member.handler is handler
             ]
             try:
-                found |= await keeper.observe(client, own, kafka)
+                found |= await handler.observe(client, own, kafka)
             except ServerError as error:  # it may be allowed to see topics, and not users
                 found |= {uid_of(one.resource): error for one in own}
             except (AdminError, ApiError):
                 raise
             except Exception as error:
-                self._log_fault(f"{self.key}: {keeper.kind.plural}", keeper.kind.name, error)
+                self._log_fault(f"{self.key}: {handler.kind.plural}", handler.kind.name, error)
                 found |= {uid_of(one.resource): error for one in own}
         return found
 
     async def _plan(self, work: _Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
         member = work.member
-        kind = member.keeper.kind.name
+        kind = member.handler.kind.name
         holder = self._claims.other_holder(kafka.cluster_id, member.body, work.name)
         if holder is not None:
             message = f"{work.name} in the cluster {kafka.cluster_id} is kept by the {kind} {holder}, which is older"
@@ -297,7 +299,7 @@ class EntityGroup:
             work.failure = self._failure_of(member, response)
             return
         plan = partial(
-            member.keeper.plan,
+            member.handler.plan,
             work.resource,
             response,
             kafka,
@@ -305,7 +307,7 @@ class EntityGroup:
             is_deleted=is_deleted(member.body),
         )
         try:
-            work.plan = await asyncio.to_thread(plan) if member.keeper.plans_long else plan()
+            work.plan = await asyncio.to_thread(plan) if member.handler.plans_long else plan()
         except Exception as error:
             self._log_fault(member.label, kind, error)
             work.failure = self._failure_of(member, error)
@@ -315,7 +317,7 @@ class EntityGroup:
         member = work.member
         member.fault = ""
         is_leaving = is_deleted(member.body)
-        verdict = Verdict(
+        result = EntityResult(
             plan=work.plan,
             failure=work.failure,
             is_paused=target.is_paused or is_paused(member.body),
@@ -326,48 +328,48 @@ class EntityGroup:
             await self._let_go(member, None if work.failure is None else work.failure.message)
             return
         try:
-            await self._tell(member, verdict)
+            await self._tell(member, result)
             if not is_leaving:
                 # The next look needs this status, so it is stored before anything is changed.
-                await self._report(member, verdict)
-            if not verdict.is_paused:
+                await self._report(member, result)
+            if not result.is_paused:
                 async with self._changing:
-                    verdict = await self._change(work, client, verdict)
+                    result = await self._change(work, client, result)
         except ApiError as error:
             failure = Failure(code="ApiServer", message=str(error), is_retried=True)
-            verdict = replace(verdict, failure=failure)
+            result = replace(result, failure=failure)
         except Exception as error:
-            self._log_fault(member.label, member.keeper.kind.name, error)
-            verdict = replace(verdict, failure=self._failure_of(member, error))
-        if verdict.failure is not None:
+            self._log_fault(member.label, member.handler.kind.name, error)
+            result = replace(result, failure=self._failure_of(member, error))
+        if result.failure is not None:
             member.failures_in_a_row += 1
-            await self._report_failure(member, verdict)
-            if verdict.failure.is_fault:
-                member.fault = verdict.failure.message
-                await self._record(member, OPERATOR_FAULT, verdict.failure.message, is_warning=True)
+            await self._report_failure(member, result)
+            if result.failure.is_fault:
+                member.fault = result.failure.message
+                await self._record(member, OPERATOR_FAULT, result.failure.message, is_warning=True)
         else:
             member.failures_in_a_row = 0
-        member.due_ms = self._after(self._rest_ms(member, verdict, has_changed=bool(work.changed)))
+        member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
 
-    async def _change(self, work: _Work, client: AdminClient, verdict: Verdict) -> Verdict:
-        """Makes the changes in their order; returns the verdict with what failed."""
+    async def _change(self, work: _Work, client: AdminClient, result: EntityResult) -> EntityResult:
+        """Makes the changes in their order; returns the result with what failed."""
         member, metrics = work.member, self._shared.metrics
-        for change in verdict.plan.changes if verdict.plan is not None else ():
+        for change in result.plan.changes if result.plan is not None else ():
             name = type(change).__name__
             log.info("%s: %s %s", member.label, name, change.text)
             await self._record(member, name, change.text)
             try:
-                await member.keeper.apply(client, work.resource, change)
+                await member.handler.apply(client, work.resource, change)
             except AdminError as error:
                 metrics.steps.labels(name, "failed").inc()
                 failure = self._failure_of(member, error)
                 await self._record(member, f"{name}Failed", f"{change.text}: {error}", is_warning=True)
-                return replace(verdict, failure=failure)
+                return replace(result, failure=failure)
             log.info("%s: done: %s %s", member.label, name, change.text)
             metrics.steps.labels(name, "done").inc()
             self._shared.events.settle(member.body, name, change.text)
             work.changed.append(change)
-        return verdict
+        return result
 
     def _log_fault(self, what: str, kind: str, error: Exception) -> None:
         log.error("%s: a fault of the operator", what, exc_info=error)
@@ -376,14 +378,16 @@ class EntityGroup:
     def _failure_of(self, member: _Member, error: Exception) -> Failure:
         return failure_of(error, is_first=member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES)
 
-    def _rest_ms(self, member: _Member, verdict: Verdict, *, has_changed: bool) -> int:
-        if verdict.failure is not None and (verdict.failure.is_retried or has_changed):
-            return self._pace.after_failures(max(1, member.failures_in_a_row))
-        if verdict.is_paused or verdict.failure is not None:
-            return self._pace.asleep_ms
-        if has_changed or (verdict.plan is not None and verdict.plan.goes_on):
-            return self._pace.working_ms
-        return WAITING_MS if verdict.plan is not None and verdict.plan.waits else self._pace.settled_ms
+    def _rest_ms(self, member: _Member, result: EntityResult, *, has_changed: bool) -> int:
+        if result.failure is not None and (result.failure.is_retried or has_changed):
+            return self._requeue_policy.after_failures(max(1, member.failures_in_a_row))
+        if result.is_paused or result.failure is not None:
+            return self._requeue_policy.asleep_ms
+        if has_changed or (result.plan is not None and result.plan.goes_on):
+            return self._requeue_policy.working_ms
+        return (
+            WAITING_MS if result.plan is not None and result.plan.waits else self._requeue_policy.settled_ms
+        )
 
     async def _loaded(self, member: _Member) -> _Work | None:
         """Returns the resource; None if it is invalid, which is reported."""
@@ -394,10 +398,10 @@ class EntityGroup:
                 await self._let_go(member, f"nothing was deleted: {error}")
                 return None
             failure = Failure(code=INVALID_MANIFEST, message=str(error), is_retried=False)
-            await self._report_failure(member, Verdict(failure=failure))
-            member.due_ms = self._after(self._pace.asleep_ms)
+            await self._report_failure(member, EntityResult(failure=failure))
+            member.due_ms = self._after(self._requeue_policy.asleep_ms)
             return None
-        return _Work(member=member, resource=resource, name=member.keeper.name_of(resource))
+        return _Work(member=member, resource=resource, name=member.handler.name_of(resource))
 
     def _after(self, rest_ms: int) -> int:
         """Returns when a resource is due again, with jitter, so that not all of them are due at the same time."""
@@ -424,9 +428,9 @@ class EntityGroup:
         self._claims.release(member.body["metadata"]["uid"])
         self._cleared.set()
 
-    async def _tell(self, member: _Member, verdict: Verdict) -> None:
+    async def _tell(self, member: _Member, result: EntityResult) -> None:
         """Writes Events of what the look found."""
-        plan, metadata = verdict.plan, member.body["metadata"]
+        plan, metadata = result.plan, member.body["metadata"]
         if plan is None or is_deleted(member.body):
             return
         if plan.note is not None:
@@ -443,20 +447,18 @@ class EntityGroup:
             log.warning("%s: %s: %s", member.label, reason, note)
         await self._shared.events.record(self.key.event_key, member.body, reason, note, is_warning=is_warning)
 
-    async def _report_failure(self, member: _Member, verdict: Verdict) -> None:
-        """Reports a verdict with a failure. If that fails too, the log has both, and others are looked at."""
-        assert verdict.failure is not None
+    async def _report_failure(self, member: _Member, result: EntityResult) -> None:
+        """Reports a result with a failure. If that fails too, the log has both, and others are looked at."""
+        assert result.failure is not None
         try:
-            await self._report(member, verdict)
+            await self._report(member, result)
         except ApiError as error:
-            log.warning(
-                "%s: %s; its status was not written: %s", member.label, verdict.failure.message, error
-            )
+            log.warning("%s: %s; its status was not written: %s", member.label, result.failure.message, error)
 
-    async def _report(self, member: _Member, verdict: Verdict) -> None:
+    async def _report(self, member: _Member, result: EntityResult) -> None:
         """Writes the status, if it changes, and sets the metric. Raises ApiError."""
-        metadata, kind = member.body["metadata"], member.keeper.kind
-        status = entity_status(verdict, metadata["generation"])
+        metadata, kind = member.body["metadata"], member.handler.kind
+        status = entity_status(result, metadata["generation"])
         ready = status["conditions"][0]
         reason = "" if ready["status"] == "True" else str(ready["reason"])
         if reason != member.state:
@@ -484,7 +486,7 @@ class EntityGroup:
         metrics = self._shared.metrics
         kinds: dict[str, list[_Member]] = {}
         for member in due:
-            kinds.setdefault(member.keeper.kind.name, []).append(member)
+            kinds.setdefault(member.handler.kind.name, []).append(member)
         for kind, members in kinds.items():
             labels = (kind, self.key.namespace)
             metrics.reconciliations.labels(*labels).inc()

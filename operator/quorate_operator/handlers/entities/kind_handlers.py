@@ -13,15 +13,15 @@ from quorate_protocol.security.jaas import format_jaas
 from quorate_operator.entities.balance import plan_rebalancing
 from quorate_operator.entities.balance_facts import HadRebalance, ObservedBalance, RebalanceChange
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
-from quorate_operator.entities.topics import HadTopic, ObservedTopic, plan_topic, plan_topic_deletion
+from quorate_operator.entities.topics import ObservedTopic, StoredTopic, plan_topic, plan_topic_deletion
 from quorate_operator.entities.users import (
-    HadUser,
     KeepCertificate,
     MakeSecret,
     ObservedCertificate,
     ObservedSecret,
     ObservedUser,
     SetCredentials,
+    StoredUser,
     plan_user,
     plan_user_deletion,
 )
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
     status: Mapping[str, Any]
 
 
-class Keeper(Protocol):
+class KindHandler(Protocol):
     """Fetches, decides and applies for one kind."""
 
     plans_long: bool
@@ -98,8 +98,8 @@ class Keeper(Protocol):
         """Makes one change. Raises AdminError, ApiError."""
 
 
-class TopicKeeper:
-    """Implements `Keeper` for KafkaTopics."""
+class TopicHandler:
+    """Implements `KindHandler` for KafkaTopics."""
 
     kind = TOPICS
     plans_long = False
@@ -126,18 +126,18 @@ class TopicKeeper:
         is_deleted: bool,
     ) -> EntityPlan:
         assert observed is None or isinstance(observed, ObservedTopic)
-        had = HadTopic.of_status(status)
+        stored = StoredTopic.of_status(status)
         if is_deleted:
-            return plan_topic_deletion(_topic(resource), observed, had)
-        return plan_topic(_topic(resource), observed, kafka, had=had)
+            return plan_topic_deletion(_topic(resource), observed, stored)
+        return plan_topic(_topic(resource), observed, kafka, stored=stored)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
         assert isinstance(change, TopicChange)
         await change_topic(client, change)
 
 
-class UserKeeper:
-    """Implements `Keeper` for KafkaUsers. Their Secrets are read at each look; passwords are made once."""
+class UserHandler:
+    """Implements `KindHandler` for KafkaUsers. Their Secrets are read at each look; passwords are made once."""
 
     kind = USERS
     plans_long = False
@@ -224,14 +224,14 @@ class UserKeeper:
         is_deleted: bool,
     ) -> EntityPlan:
         assert isinstance(observed, ObservedUser)
-        user, uid, had = _user(resource), uid_of(resource), HadUser.of_status(status)
-        if not had.is_had or is_deleted:
+        user, uid, stored = _user(resource), uid_of(resource), StoredUser.of_status(status)
+        if not stored.is_managed or is_deleted:
             self._set.pop(uid, None)
         elif uid in self._set:
-            had = replace(had, secret_version=self._set[uid])
+            stored = replace(stored, secret_version=self._set[uid])
         if is_deleted:
-            return plan_user_deletion(user, observed, had)
-        return plan_user(user, observed, kafka, had=had)
+            return plan_user_deletion(user, observed, stored)
+        return plan_user(user, observed, kafka, stored=stored)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
         if isinstance(change, MakeSecret):
@@ -247,8 +247,8 @@ class UserKeeper:
             self._set[uid_of(resource)] = change.secret_version
 
 
-class RebalanceKeeper:
-    """Implements `Keeper` for KafkaRebalances: a cluster has one balance, which one of them keeps."""
+class RebalanceHandler:
+    """Implements `KindHandler` for KafkaRebalances: a cluster has one balance, which one of them keeps."""
 
     kind = REBALANCES
     plans_long = True
@@ -276,8 +276,8 @@ class RebalanceKeeper:
         is_deleted: bool,
     ) -> EntityPlan:
         assert isinstance(observed, ObservedBalance)
-        had = HadRebalance.of_status(status)
-        return plan_rebalancing(_rebalance(resource), observed, had, is_deleted=is_deleted)
+        stored = HadRebalance.of_status(status)
+        return plan_rebalancing(_rebalance(resource), observed, stored, is_deleted=is_deleted)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
         assert isinstance(change, RebalanceChange)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 
 from quorate_operator.handlers.cluster_tasks import CLOSE_TIMEOUT_S
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.group import EntityGroup, pace_of
-from quorate_operator.handlers.entities.kind_handlers import Keeper
+from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
+from quorate_operator.handlers.entities.kind_handlers import KindHandler
 from quorate_operator.handlers.entities.targets import TargetKey, Targets
 from quorate_operator.handlers.reconciler import Shared
 from quorate_operator.handlers.resources import is_paused, put_newer
@@ -18,23 +18,23 @@ class Entities:
     """The running groups by target, in one event loop. Close it."""
 
     def __init__(
-        self, shared: Shared, targets: Targets, keepers: Iterable[Keeper], *, drift_interval_s: int
+        self, shared: Shared, targets: Targets, handlers: Iterable[KindHandler], *, drift_interval_s: int
     ) -> None:
         self._shared = shared
-        self._keepers = {keeper.kind.name: keeper for keeper in keepers}
-        self._known: dict[str, dict[ClusterKey, Object]] = {kind: {} for kind in self._keepers}
+        self._handlers = {handler.kind.name: handler for handler in handlers}
+        self._known: dict[str, dict[ClusterKey, Object]] = {kind: {} for kind in self._handlers}
         self._target_of: dict[str, TargetKey] = {}
         self._numbers: dict[tuple[str, str], set[str]] = {}
         self._paused: dict[tuple[str, str], set[str]] = {}
         self._running: dict[TargetKey, tuple[EntityGroup, asyncio.Task[None]]] = {}
-        claims, pace = Claims(), pace_of(drift_interval_s)
+        claims, requeue_policy = Claims(), requeue_policy_of(drift_interval_s)
         self._make: Callable[[TargetKey], EntityGroup] = lambda key: EntityGroup(
-            key, shared, targets, claims, pace
+            key, shared, targets, claims, requeue_policy
         )
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        return tuple(keeper.kind for keeper in self._keepers.values())
+        return tuple(handler.kind for handler in self._handlers.values())
 
     def seen(self, body: Object) -> None:
         """Handles a created or changed resource: starts or wakes the group of its target."""
@@ -49,7 +49,7 @@ class Entities:
             group = self._make(key)
             name = f"keep what is in {key.namespace}/{key.cluster or key.servers}"
             self._running[key] = group, asyncio.create_task(group.run(), name=name)
-        self._running[key][0].put(newest, self._keepers[body["kind"]], is_changed=is_changed)
+        self._running[key][0].put(newest, self._handlers[body["kind"]], is_changed=is_changed)
         self._count(newest, is_there=True)
 
     def gone(self, body: Object) -> None:

@@ -33,7 +33,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EntityResult:
     """The outcome of one look at a resource. Without a plan, it could not be looked at."""
 
     plan: EntityPlan | None = None
@@ -56,18 +56,18 @@ def failure_of(error: Exception, *, is_first: bool) -> Failure:
     return Failure(code=code, message=str(error), is_retried=error.error_code.retriable or is_first)
 
 
-def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
+def entity_status(result: EntityResult, generation: int) -> dict[str, Any]:
     """Returns the status without times of conditions. Without a plan, the fields specific to its kind stay."""
-    judged = [_ready(verdict), _reconciling(verdict), _stalled(verdict)]
+    judged = [_ready(result), _reconciling(result), _stalled(result)]
     status: dict[str, Any] = {
         "observedGeneration": generation,
         "conditions": conditions_of(judged, generation),
     }
-    plan = verdict.plan
+    plan = result.plan
     if plan is None:
         return status
     reported = [change.text[:CHANGE_LENGTH_MAX] for change in plan.changes[:CHANGES_MAX]]
-    return {**status, **plan.status, "clusterId": verdict.cluster_id, "changes": reported or None}
+    return {**status, **plan.status, "clusterId": result.cluster_id, "changes": reported or None}
 
 
 def is_ready(status: Mapping[str, Any], generation: int) -> bool:
@@ -84,40 +84,40 @@ def _due(plan: EntityPlan) -> tuple[str, str]:
     return (plan.state or WAITING, f"waits for {'; '.join(plan.waits)}") if plan.waits else ("", "")
 
 
-def _ready(verdict: Verdict) -> Judgement:
-    for one in (_blocked(verdict), _left(verdict)):
+def _ready(result: EntityResult) -> Judgement:
+    for one in (_blocked(result), _left(result)):
         if one is not None:
             return ("Ready", False, *one)
-    return ("Ready", True, _settled(verdict), "")
+    return ("Ready", True, _settled(result), "")
 
 
-def _reconciling(verdict: Verdict) -> Judgement:
-    failure, left = verdict.failure, _left(verdict)
+def _reconciling(result: EntityResult) -> Judgement:
+    failure, left = result.failure, _left(result)
     if failure is not None:
         return ("Reconciling", failure.is_retried, failure.code, failure.message)
-    if verdict.is_paused:
+    if result.is_paused:
         return ("Reconciling", False, PAUSED, "paused: the operator changes nothing")
-    return ("Reconciling", True, *left) if left is not None else ("Reconciling", False, _settled(verdict), "")
+    return ("Reconciling", True, *left) if left is not None else ("Reconciling", False, _settled(result), "")
 
 
-def _settled(verdict: Verdict) -> str:
-    return (verdict.plan.state if verdict.plan is not None else None) or AS_DESIRED
+def _settled(result: EntityResult) -> str:
+    return (result.plan.state if result.plan is not None else None) or AS_DESIRED
 
 
-def _stalled(verdict: Verdict) -> Judgement:
-    blocked = _blocked(verdict)
-    if blocked is None or (verdict.failure is not None and verdict.failure.is_retried):
+def _stalled(result: EntityResult) -> Judgement:
+    blocked = _blocked(result)
+    if blocked is None or (result.failure is not None and result.failure.is_retried):
         return ("Stalled", False, "NothingRefused", "")
     return ("Stalled", True, *blocked)
 
 
-def _blocked(verdict: Verdict) -> tuple[str, str] | None:
-    if verdict.failure is not None:
-        return verdict.failure.code, verdict.failure.message
-    refusals = verdict.plan.refusals if verdict.plan is not None else ()
+def _blocked(result: EntityResult) -> tuple[str, str] | None:
+    if result.failure is not None:
+        return result.failure.code, result.failure.message
+    refusals = result.plan.refusals if result.plan is not None else ()
     return (refusals[0].code, "; ".join(refusal.message for refusal in refusals)) if refusals else None
 
 
-def _left(verdict: Verdict) -> tuple[str, str] | None:
-    code, message = _due(verdict.plan) if verdict.plan is not None else ("", "")
+def _left(result: EntityResult) -> tuple[str, str] | None:
+    code, message = _due(result.plan) if result.plan is not None else ("", "")
     return (code, message) if code else None

@@ -14,7 +14,7 @@ _TEMPORARY = ("exceeded quota", "does not support dry run")
 """Refusals that concern the dry run only: the running pod counts in the quota, or a webhook supports no dry run."""
 
 
-class Rehearsals:
+class DryRuns:
     """The API server's answers about objects of one namespace."""
 
     def __init__(

@@ -8,7 +8,7 @@ from quorate_operator.models.secrets import Secret, secret_uses
 from quorate_operator.planning.cluster import Formation
 from quorate_operator.resources.certificates import why_not_issued
 from quorate_operator.resources.facts import Facts, Images, ListenerOf
-from quorate_operator.resources.names import ANNOTATION_MACHINE, exposure_name
+from quorate_operator.resources.names import ANNOTATION_HOST_IP, exposure_name
 from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,
@@ -33,7 +33,7 @@ FAULTY_SECRET_AGE_S_MAX = 5.0
 _FORBIDDEN = 403
 
 
-class Assigned:
+class FactsSource:
     def __init__(
         self, api: KubernetesApi, objects: ClusterObjects, operator_namespace: str | None = None
     ) -> None:
@@ -65,7 +65,7 @@ class Assigned:
         machines = {
             node_id: address
             for node_id, found in objects.items()
-            if (address := _machine_of(found) or annotation(found.config, ANNOTATION_MACHINE))
+            if (address := _host_ip_of(found) or annotation(found.config, ANNOTATION_HOST_IP))
         }
         configured = {
             node_id: configured_of(found.pod or found.config)
@@ -95,7 +95,7 @@ class Assigned:
     def secrets(self) -> Mapping[str, Secret]:
         return {name: found for name, (_, found) in self._secrets.items() if found is not None}
 
-    async def look_at_secrets(self, manifests: Manifests) -> None:
+    async def refresh_secrets(self, manifests: Manifests) -> None:
         """Refreshes what is known of the Secrets that listeners name, at most half a minute old. Raises ApiError."""
         namespace, found = self._objects.namespace, self.secrets()
         uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
@@ -121,18 +121,18 @@ class Assigned:
             return None
 
 
-async def remember_machines(objects: ClusterObjects, nodes: Iterable[NodeObjects]) -> None:
+async def store_host_ips(objects: ClusterObjects, nodes: Iterable[NodeObjects]) -> None:
     """Writes to ConfigMaps, which outlive pods and operators, on which machines pods are. Raises ApiError."""
     for node in nodes:
-        address = _machine_of(node)
+        address = _host_ip_of(node)
         if (
             address is not None
             and node.config is not None
-            and annotation(node.config, ANNOTATION_MACHINE) != address
+            and annotation(node.config, ANNOTATION_HOST_IP) != address
         ):
-            await objects.annotate(node.config, {ANNOTATION_MACHINE: address})
+            await objects.annotate(node.config, {ANNOTATION_HOST_IP: address})
 
 
-def _machine_of(node: NodeObjects) -> str | None:
+def _host_ip_of(node: NodeObjects) -> str | None:
     """Returns the address of the machine that a node's pod is on."""
     return (node.pod or {}).get("status", {}).get("hostIP") or None

@@ -43,9 +43,9 @@ from quorate_operator.resources.facts import Context, Images
 from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
 from quorate_operator.resources.pod_addresses import listener_port
 from quorate_operator.resources.pods import (
+    dry_run_pod,
     node_pod,
     rebuild_quorum_arguments,
-    rehearsal_pod,
     task_pod,
 )
 from quorate_operator.resources.secrets import with_secrets
@@ -60,9 +60,9 @@ from quorate_operator.runtime.kubernetes.api import (
     Object,
 )
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
-from quorate_operator.runtime.kubernetes.dry_run import Rehearsals
-from quorate_operator.runtime.kubernetes.facts_source import Assigned, remember_machines
-from quorate_operator.runtime.kubernetes.kubernetes_nodes import Machines
+from quorate_operator.runtime.kubernetes.dry_run import DryRuns
+from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_host_ips
+from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes
 from quorate_operator.runtime.kubernetes.objects import DELETION_LOOK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
@@ -79,8 +79,8 @@ from quorate_operator.runtime.kubernetes.observation import (
     verifications_of,
     verified_text,
 )
-from quorate_operator.runtime.kubernetes.pod_racks import tell_racks
-from quorate_operator.runtime.kubernetes.pod_readiness import keep_readiness
+from quorate_operator.runtime.kubernetes.pod_racks import set_racks
+from quorate_operator.runtime.kubernetes.pod_readiness import update_readiness
 from quorate_operator.runtime.kubernetes.published_names import PublishedNames
 from quorate_operator.runtime.kubernetes.secured_addresses import SecuredAddresses
 from quorate_operator.runtime.kubernetes.stored_identity import (
@@ -92,8 +92,8 @@ from quorate_operator.runtime.kubernetes.stored_identity import (
 )
 from quorate_operator.runtime.kubernetes.supporting_objects import (
     RefusedObject,
+    apply_supporting_objects,
     history_status,
-    keep_surroundings,
 )
 from quorate_operator.runtime.kubernetes.volumes import Volumes
 
@@ -138,18 +138,18 @@ class KubernetesInfrastructure:
         self._secured: SecuredAddresses | None = None
         self._objects = ClusterObjects(api, cache, namespace=namespace, cluster=name)
         self._names = PublishedNames(self._objects)
-        self._assigned = Assigned(api, self._objects, operator_namespace)
-        self._rehearsals = Rehearsals(api, namespace)
-        self._volumes = Volumes(self._objects, self._rehearsals)
-        self._machines = Machines(api)
+        self._facts_source = FactsSource(api, self._objects, operator_namespace)
+        self._dry_runs = DryRuns(api, namespace)
+        self._volumes = Volumes(self._objects, self._dry_runs)
+        self._machines = KubernetesNodes(api)
         self._refused: tuple[RefusedObject, ...] = ()
         """What the API server refused when it was kept last."""
 
     # Observing
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
-        await self._assigned.look_at_secrets(manifests)
-        facts = self._assigned.facts(manifests, self._images, self._formation())
+        await self._facts_source.refresh_secrets(manifests)
+        facts = self._facts_source.facts(manifests, self._images, self._formation())
         self._context = Context(manifests=manifests, facts=facts)
         try:
             completed = complete(self._as_configured(desired), manifests, facts)
@@ -168,9 +168,9 @@ class KubernetesInfrastructure:
         """Returns every node that is desired or present, without those of deleted pools."""
         objects = self._objects.nodes()
         await self._remember_directory_ids(objects.values())
-        await remember_machines(self._objects, objects.values())
+        await store_host_ips(self._objects, objects.values())
         context = self._required_context()
-        unknown_racks = await tell_racks(self._objects, self._machines, context, objects.values())
+        unknown_racks = await set_racks(self._objects, self._machines, context, objects.values())
         pools = {node.pool for node in desired.nodes} | {self._name} | set(self._pools())
         observed: dict[int, ObservedNode] = {}
         wanted = {one.node_id: one for one in desired.nodes}
@@ -188,7 +188,7 @@ class KubernetesInfrastructure:
                     observed[node_id],
                     volumes=await self._volumes.rehearsed(context, wanted[node_id], found, node.volumes),
                 )
-        for node_id, refusal in (await self._rehearsed_restarts(desired, observed)).items():
+        for node_id, refusal in (await self._restart_refusals(desired, observed)).items():
             observed[node_id] = replace(observed[node_id], restart_refusal=refusal)
         for node_id, one in wanted.items():
             if node_id not in observed:
@@ -274,7 +274,7 @@ class KubernetesInfrastructure:
     async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
         self._refused = ()
         if desired.lifecycle is not Lifecycle.PAUSED:
-            self._refused = await keep_surroundings(
+            self._refused = await apply_supporting_objects(
                 self._objects,
                 self._required_context(),
                 desired,
@@ -284,7 +284,7 @@ class KubernetesInfrastructure:
             )
         # After the budgets: a broker that becomes ready must not make room for an eviction that they don't allow.
         if not any(one.item["kind"] == DISRUPTION_BUDGET.name for one in self._refused):
-            await keep_readiness(self._api, self._objects, observed)
+            await update_readiness(self._api, self._objects, observed)
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
         found = [node for node in self._objects.nodes().values() if pools is None or node.pool in pools]
@@ -483,7 +483,7 @@ class KubernetesInfrastructure:
             if any(annotation(node.claim, name) != value for name, value in ids.items()):
                 await self._objects.annotate(node.claim, ids)
 
-    async def _rehearsed_restarts(
+    async def _restart_refusals(
         self, desired: DesiredCluster, observed: Mapping[int, ObservedNode]
     ) -> Mapping[int, str]:
         """Returns why nodes that run could not be restarted: the API server refuses their new pods.
@@ -497,8 +497,8 @@ class KubernetesInfrastructure:
                 changed.setdefault((node.pool, node.implementation), []).append(node)
         refused: dict[int, str] = {}
         for nodes in changed.values():
-            pod = rehearsal_pod(self._required_context(), desired, nodes[0])
-            refusal = await self._rehearsals.refusal(pod)
+            pod = dry_run_pod(self._required_context(), desired, nodes[0])
+            refusal = await self._dry_runs.refusal(pod)
             if refusal is not None:
                 reported = refusal.replace(pod["metadata"]["name"], nodes[0].pool)
                 refused |= {node.node_id: reported for node in nodes}

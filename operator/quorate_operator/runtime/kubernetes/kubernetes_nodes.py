@@ -4,36 +4,36 @@ import time
 from collections.abc import Callable
 
 from quorate_operator.runtime.kubernetes.api import MACHINE, ApiError, KubernetesApi, Object
-from quorate_operator.runtime.kubernetes.observation import is_machine_gone, is_suspicious
+from quorate_operator.runtime.kubernetes.observation import is_node_gone, is_suspicious
 
 AGE_S_MAX = 10.0
 _FORBIDDEN = 403
 
 
-class MachinesUnreadableError(Exception):
+class NodesForbiddenError(Exception):
     """The operator may not read machines: it was installed for some namespaces."""
 
 
-class Machines:
+class KubernetesNodes:
     def __init__(self, api: KubernetesApi, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._found: dict[str, tuple[float, Object | MachinesUnreadableError | None]] = {}
+        self._found: dict[str, tuple[float, Object | NodesForbiddenError | None]] = {}
 
     async def is_gone(self, pod: Object | None) -> bool:
         """Whether the machine of a pod does not answer; False where machines can't be read. Raises ApiError."""
         if pod is None or not is_suspicious(pod):
             return False
         try:
-            return is_machine_gone(await self._machine(pod["spec"]["nodeName"]))
-        except MachinesUnreadableError:
+            return is_node_gone(await self._machine(pod["spec"]["nodeName"]))
+        except NodesForbiddenError:
             return False
 
     async def label(self, name: str, key: str) -> str | None:
         """Returns a label of a machine as it is now; that there is none may be remembered.
 
         Raises:
-            MachinesUnreadableError: the operator may not read machines.
+            NodesForbiddenError: the operator may not read machines.
             ApiError: the API server did not answer.
         """
         if _label(await self._machine(name), key) is None:
@@ -49,9 +49,9 @@ class Machines:
             except ApiError as error:
                 if error.status != _FORBIDDEN:
                     raise
-                machine = MachinesUnreadableError(str(error))
+                machine = NodesForbiddenError(str(error))
             self._found[name] = now, machine
-        if isinstance(machine, MachinesUnreadableError):
+        if isinstance(machine, NodesForbiddenError):
             raise machine
         return machine
 

@@ -238,7 +238,7 @@ def is_suspicious(pod: Object) -> bool:
     )
 
 
-def is_machine_gone(machine: Object | None) -> bool:
+def is_node_gone(machine: Object | None) -> bool:
     """Whether a machine no longer answers the control plane, or was removed."""
     if machine is None:
         return True

@@ -6,13 +6,13 @@ from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import ANNOTATION_RACK
 from quorate_operator.resources.racks import awaits_rack, topology_key
 from quorate_operator.runtime.kubernetes.api import Object
-from quorate_operator.runtime.kubernetes.kubernetes_nodes import Machines, MachinesUnreadableError
+from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, NodesForbiddenError
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observation import NodeObjects, annotation
 
 
-async def tell_racks(
-    objects: ClusterObjects, machines: Machines, context: Context, nodes: Iterable[NodeObjects]
+async def set_racks(
+    objects: ClusterObjects, machines: KubernetesNodes, context: Context, nodes: Iterable[NodeObjects]
 ) -> Mapping[int, str]:
     """Writes the racks of pods that wait for theirs; returns why others have to wait on, by node id.
 
@@ -42,7 +42,7 @@ def _waits(pod: Object) -> bool:
     )
 
 
-async def _rack(machines: Machines, pod: Object, key: str) -> tuple[str | None, str]:
+async def _rack(machines: KubernetesNodes, pod: Object, key: str) -> tuple[str | None, str]:
     """Returns the rack of a pod, or why it is not known."""
     # Newer releases of Kubernetes copy labels of zones and regions to pods, which needs no right to read machines.
     own = pod["metadata"].get("labels", {}).get(key)
@@ -51,6 +51,6 @@ async def _rack(machines: Machines, pod: Object, key: str) -> tuple[str | None, 
     name = pod["spec"]["nodeName"]
     try:
         rack = await machines.label(name, key)
-    except MachinesUnreadableError:
+    except NodesForbiddenError:
         return None, f"the operator may not read the labels of {name}; see rbac.readNodes of the chart"
     return rack, f"the machine {name} has no label {key}"

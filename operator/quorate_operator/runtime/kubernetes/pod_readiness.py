@@ -13,7 +13,7 @@ from quorate_operator.runtime.kubernetes.api import POD, ApiError, KubernetesApi
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 
 
-async def keep_readiness(api: KubernetesApi, objects: ClusterObjects, observed: ObservedCluster) -> None:
+async def update_readiness(api: KubernetesApi, objects: ClusterObjects, observed: ObservedCluster) -> None:
     """Writes the conditions that changed. A pod that was replaced meanwhile is no error. Raises ApiError."""
     nodes = objects.nodes()
     for node_id, judged in brokers_in_sync(observed).items():

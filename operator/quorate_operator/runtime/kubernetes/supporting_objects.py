@@ -58,7 +58,7 @@ class RefusedObject:
         return Refusal("ObjectRefused", message, pool=labels.get(LABEL_POOL))
 
 
-async def keep_surroundings(
+async def apply_supporting_objects(
     objects: ClusterObjects,
     context: Context,
     desired: DesiredCluster,

@@ -8,7 +8,7 @@ from quorate_operator.planning.cluster import DesiredNode, ObservedVolume
 from quorate_operator.resources.data_volumes import volume_claim
 from quorate_operator.resources.facts import Context
 from quorate_operator.runtime.kubernetes.api import VOLUME_CLAIM, Object
-from quorate_operator.runtime.kubernetes.dry_run import Rehearsals
+from quorate_operator.runtime.kubernetes.dry_run import DryRuns
 from quorate_operator.runtime.kubernetes.objects import DELETION_SLACK_S, ClusterObjects
 from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_RELEASED,
@@ -21,9 +21,9 @@ VolumeAction = steps.CreateVolume | steps.GrowVolume | steps.ReleaseVolume | ste
 
 
 class Volumes:
-    def __init__(self, objects: ClusterObjects, rehearsals: Rehearsals) -> None:
+    def __init__(self, objects: ClusterObjects, dry_runs: DryRuns) -> None:
         self._objects = objects
-        self._rehearsals = rehearsals
+        self._dry_runs = dry_runs
 
     async def apply(self, action: VolumeAction, context: Context, node: DesiredNode | None) -> None:
         """Applies a step; `node` has the settings for claims that are created or grow. Raises StepError, ApiError."""
@@ -62,7 +62,7 @@ class Volumes:
             if asked_bytes is None or has_bytes is None or volume.capacity_bytes is None:
                 continue
             if has_bytes < asked_bytes:
-                refusal = await self._rehearsals.refusal(volume_claim(context, node, volume_id))
+                refusal = await self._dry_runs.refusal(volume_claim(context, node, volume_id))
                 reported = growth_refusal_in_words(refusal, objects.claims[volume_id])
                 rehearsed[volume_id] = replace(volume, refusal=reported)
         return rehearsed

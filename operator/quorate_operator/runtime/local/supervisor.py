@@ -25,7 +25,7 @@ from quorate_operator.runtime.local.status import (
     played_view,
     running_status,
 )
-from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
+from quorate_operator.runtime.loop import Asked, FailedStep, Look, ReconcileLoop, RequeuePolicy, Turn
 from quorate_operator.runtime.port import Runtime
 from quorate_operator.view.cluster import is_serving
 from quorate_operator.view.texts import in_words
@@ -33,7 +33,9 @@ from quorate_operator.view.texts import in_words
 EVENTS_MAX = 1_000
 LOOKS_MAX = 5
 """How often a command looks until no step begins or ends meanwhile."""
-PACE = Pace(working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000)
+REQUEUE_POLICY = RequeuePolicy(
+    working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000
+)
 
 Replay = Callable[[Mapping[str, Any], Layout, frozenset[int]], Layout]
 """Returns a layout, from the arguments of a command with a manifest, the present layout, and the running nodes.
@@ -215,7 +217,7 @@ class Supervisor:
             if self._failure is not None:
                 raise StepError(self._failure)
             return None
-        return 0 if self._failure is not None else PACE.after(turn, clock.now_ms())
+        return 0 if self._failure is not None else REQUEUE_POLICY.after(turn, clock.now_ms())
 
     def _fail(self, failed: FailedStep) -> None:
         """Ends the play if the cluster has never served: another attempt would not help.

@@ -13,6 +13,7 @@ from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, FakeNode
 from kit.java.tls import Certificates
 from kit.waiting import HANG_S
 from quorate_admin.security.config import SecurityConfig
+from quorate_operator.gateway import probes
 from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Reached
@@ -28,7 +29,7 @@ NODES = frozenset({0, 1, 2, 3000})
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who answers at all answers in time."""
-    monkeypatch.setattr(probing, "PROBE_TIMEOUT_MS", HANG_S * 1000)
+    monkeypatch.setattr(probes, "PROBE_TIMEOUT_MS", HANG_S * 1000)
 
 
 def configured_as(node_id: int) -> Any:
@@ -62,7 +63,7 @@ async def probe(
     *addresses: Address, node_ids: frozenset[int] = NODES, security: SecurityConfig | None = None
 ) -> list[Reached]:
     """What is reached at each address."""
-    reached = await probing.probe(addresses, node_ids, lambda _: security)
+    reached = await probes.probe(addresses, node_ids, lambda _: security)
     return [reached[address] for address in addresses]
 
 
@@ -139,8 +140,8 @@ async def test_nobody_holds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> No
         label_too_long = Address(f"{'a' * 70}.invalid", 9092)
         broken = (address_of(cut), address_of(gone), label_too_long)
         reached = await probe(*broken)
-        monkeypatch.setattr(probing, "PROBE_TIMEOUT_MS", 50)
-        monkeypatch.setattr(probing, "PROBES_AT_ONCE_MAX", 1)
+        monkeypatch.setattr(probes, "PROBE_TIMEOUT_MS", 50)
+        monkeypatch.setattr(probes, "PROBES_AT_ONCE_MAX", 1)
         reached += (await probe(address_of(silent), *broken))[:1]
     errors = ("the server closed the connection", "Connection refused", "label", "no answer from")
     for one, error in zip(reached, errors, strict=True):

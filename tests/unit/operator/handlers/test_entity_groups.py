@@ -13,11 +13,11 @@ from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
 from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.group import EntityGroup, pace_of
-from quorate_operator.handlers.entities.kind_handlers import Seen, TopicKeeper, uid_of
+from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
+from quorate_operator.handlers.entities.kind_handlers import Seen, TopicHandler, uid_of
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
-from quorate_operator.handlers.health import Pulse
+from quorate_operator.handlers.health import Liveness
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.models.manifests import Entity
 from quorate_operator.runtime.kubernetes.api import USERS, ApiError, Kind
@@ -28,7 +28,7 @@ REACHED = Target(config=CONFIG)
 KAFKA = kafka_of(["a", "b"])
 
 
-class ModelKeeper(TopicKeeper):
+class ModelHandler(TopicHandler):
     """Topics of a model instead of a cluster's."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class FaultyModel(TopicModel):
         raise self._fault
 
 
-class OtherKeeper(ModelKeeper):
+class OtherHandler(ModelHandler):
     """Resources of another kind."""
 
     kind = USERS
@@ -140,8 +140,8 @@ class Bench:
     """A group with its surroundings; time is what the test says."""
 
     def __init__(self) -> None:
-        self.server, self.keeper = ModelServer(), ModelKeeper()
-        self.metrics, self.pulse = OperatorMetrics(), Pulse()
+        self.server, self.handler = ModelServer(), ModelHandler()
+        self.metrics, self.liveness = OperatorMetrics(), Liveness()
         self.target = REACHED
         self.now_ms = 0
         self.told: list[tuple[str, str]] = []
@@ -152,8 +152,8 @@ class Bench:
             api=self.server,
             events=events,
             metrics=self.metrics,
-            pulse=self.pulse,
-            looks=asyncio.Semaphore(1),
+            liveness=self.liveness,
+            observations=asyncio.Semaphore(1),
         )
         targets = SimpleNamespace(find=self._find)
         key = TargetKey("kafka", "quorum", "")
@@ -163,13 +163,13 @@ class Bench:
             cast("Any", shared),
             cast("Targets", targets),
             Claims(),
-            pace_of(60),
+            requeue_policy_of(60),
             make_client=lambda _: cast("Any", client),
             now_ms=lambda: self.now_ms,
         )
 
     def seen(self, body: Object, *, is_changed: bool = True) -> None:
-        self.group.put(body, self.keeper, is_changed=is_changed)
+        self.group.put(body, self.handler, is_changed=is_changed)
 
     async def look(self, *, later_ms: int = 120_000) -> None:
         """One look, when everything is due."""
@@ -208,7 +208,7 @@ async def test_a_topic_is_made_and_then_left_alone() -> None:
     bench = Bench()
     stored: list[tuple[object, bool]] = []
     bench.server.on_write = lambda body: stored.append(
-        (body["status"].get("managedConfig"), bench.keeper.of("orders").topic is not None)
+        (body["status"].get("managedConfig"), bench.handler.of("orders").topic is not None)
     )
     bench.seen(bench.server.create("orders", partitions=2, config={"retention.ms": "1"}))
     await bench.look()
@@ -220,7 +220,7 @@ async def test_a_topic_is_made_and_then_left_alone() -> None:
     assert bench.server.bodies["orders"]["status"]["partitions"] == 2
     writes = bench.server.writes
     await bench.look()
-    assert (bench.server.writes, bench.keeper.done) == (writes, ["CreateTopic"])
+    assert (bench.server.writes, bench.handler.done) == (writes, ["CreateTopic"])
     assert (
         'quorate_resource_state{kind="KafkaTopic",name="orders"'
         in generate_latest(bench.metrics.registry).decode()
@@ -235,18 +235,18 @@ async def test_it_is_due_soon_after_a_change_and_later_when_settled() -> None:
     assert bench.condition("orders", "Ready") == ("False", "Changing")
     await bench.look(later_ms=500)
     assert bench.condition("orders", "Ready") == ("True", "AsDesired")
-    bench.keeper.of("orders").topic = None
+    bench.handler.of("orders").topic = None
     await bench.look(later_ms=40_000)
-    assert bench.keeper.of("orders").topic is None
+    assert bench.handler.of("orders").topic is None
     await bench.look(later_ms=20_000)
-    assert bench.keeper.of("orders").topic is not None
+    assert bench.handler.of("orders").topic is not None
     assert ("Drifted", "changed by somebody else: create the topic orders with default numbers") in bench.told
 
 
 async def test_a_refused_change_is_retried_once_before_it_stalls() -> None:
     """An answer of a broker that is behind is no alarm; one that stays is."""
     bench = Bench()
-    bench.keeper.errors = [ServerError(ErrorCode.invalid_partitions, "has 3 already") for _ in range(2)]
+    bench.handler.errors = [ServerError(ErrorCode.invalid_partitions, "has 3 already") for _ in range(2)]
     bench.seen(bench.server.create("orders"))
     await bench.look()
     assert bench.condition("orders", "Stalled") == ("False", "NothingRefused")
@@ -277,13 +277,13 @@ async def test_a_deletion_waits_for_the_cluster_unless_it_is_to_be_retained() ->
     await bench.look()
     async with asyncio.timeout(HANG_S):
         await waiting
-    assert bench.keeper.done[-1] == "DeleteTopic"
+    assert bench.handler.done[-1] == "DeleteTopic"
     bench.server.change("two", deletionPolicy="Retain")
     bench.seen(bench.server.delete("two"))
     await bench.look()
     async with asyncio.timeout(HANG_S):
         await bench.group.wait_cleared("two")
-    assert bench.keeper.of("two").topic is not None
+    assert bench.handler.of("two").topic is not None
 
 
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
@@ -314,11 +314,11 @@ async def test_the_oldest_resource_has_the_name() -> None:
     bench.seen(bench.server.delete("b-young"))
     await bench.look()
     await bench.group.wait_cleared("b-young")
-    assert bench.keeper.of("t").topic is not None
+    assert bench.handler.of("t").topic is not None
     assert bench.group.remove("b-young")
     assert bench.group.remove("z-old")
     await bench.group.look()
-    assert bench.keeper.done == ["CreateTopic", "AddPartitions"]
+    assert bench.handler.done == ["CreateTopic", "AddPartitions"]
     assert not bench.group.remove("c-third")
 
 
@@ -336,11 +336,11 @@ async def test_a_pause_shows_what_would_be_done() -> None:
     body["metadata"]["annotations"] = {"quorate.dev/pause": "true"}
     bench.seen(body)
     await bench.look()
-    assert bench.keeper.done == []
+    assert bench.handler.done == []
     del body["metadata"]["annotations"]
     bench.seen(body)
     await bench.look()
-    assert bench.keeper.done == ["CreateTopic"]
+    assert bench.handler.done == ["CreateTopic"]
 
 
 async def test_an_event_from_before_our_write_does_not_bring_back_the_old_status() -> None:
@@ -352,7 +352,7 @@ async def test_an_event_from_before_our_write_does_not_bring_back_the_old_status
     await bench.look()
     bench.seen(older)
     await bench.look()
-    assert bench.keeper.done == ["CreateTopic", "AddPartitions"]
+    assert bench.handler.done == ["CreateTopic", "AddPartitions"]
     assert not [note for reason, note in bench.told if reason == "Found"]
 
 
@@ -370,7 +370,7 @@ async def test_a_fault_of_the_operator_does_not_end_the_group(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench()
-    monkeypatch.setattr(bench.group, "_pace", pace_of(60))
+    monkeypatch.setattr(bench.group, "_requeue_policy", requeue_policy_of(60))
     bench.faults = [ValueError("no such field")]
     made = asyncio.Event()
     bench.server.on_write = lambda _: made.set()
@@ -398,9 +398,9 @@ async def test_a_fault_that_one_resource_causes_is_told_there_and_concerns_no_ot
         bench.seen(bench.server.create(name))
     fault = ValueError("hunter2")
     if where == "plan":
-        bench.keeper.faults_of_plans["two"] = fault
+        bench.handler.faults_of_plans["two"] = fault
     else:
-        bench.keeper.topics["two"] = FaultyModel(fault)
+        bench.handler.topics["two"] = FaultyModel(fault)
     for is_stalled in (False, True):
         await bench.look()
         assert bench.condition("two", "Ready") == ("False", "OperatorFault")
@@ -411,24 +411,24 @@ async def test_a_fault_that_one_resource_causes_is_told_there_and_concerns_no_ot
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [fault, fault]
     metrics = generate_latest(bench.metrics.registry).decode()
     assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"} 2.0' in metrics
-    bench.group._tell_pulse()
-    (note,) = bench.pulse.notes()
+    bench.group._report_liveness()
+    (note,) = bench.liveness.notes()
     assert f"kafka/two: {FAULT}" in note
-    bench.keeper.faults_of_plans.clear()
-    bench.keeper.topics.pop("two", None)
+    bench.handler.faults_of_plans.clear()
+    bench.handler.topics.pop("two", None)
     await bench.look()
     await bench.look()
     assert bench.condition("two", "Ready") == ("True", "AsDesired")
-    bench.group._tell_pulse()
-    assert bench.pulse.notes() == []
+    bench.group._report_liveness()
+    assert bench.liveness.notes() == []
 
 
 async def test_a_fault_of_one_kind_is_told_at_each_of_its_resources() -> None:
     bench = Bench()
-    other = OtherKeeper()
+    other = OtherHandler()
     bench.seen(bench.server.create("topic"))
     bench.group.put(bench.server.create("other"), other, is_changed=True)
-    bench.keeper.fault = ValueError("no such field")
+    bench.handler.fault = ValueError("no such field")
     await bench.look()
     assert bench.condition("topic", "Ready") == ("False", "OperatorFault")
     assert other.done == ["CreateTopic"]
@@ -466,19 +466,19 @@ async def test_a_deletion_is_not_forgotten_for_a_fault() -> None:
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
     await bench.look()
     await bench.look()
-    bench.keeper.faults_of_plans["orders"] = ValueError("no such field")
+    bench.handler.faults_of_plans["orders"] = ValueError("no such field")
     bench.seen(bench.server.delete("orders"))
     await bench.look()
-    assert bench.keeper.of("orders").topic is not None
+    assert bench.handler.of("orders").topic is not None
     assert bench.condition("orders", "Ready") == ("False", "OperatorFault")
     waiting = asyncio.create_task(bench.group.wait_cleared("orders"))
     await asyncio.sleep(0)
     assert not waiting.done()
-    bench.keeper.faults_of_plans.clear()
+    bench.handler.faults_of_plans.clear()
     await bench.look()
     await bench.look()
     await waiting
-    assert bench.keeper.of("orders").topic is None
+    assert bench.handler.of("orders").topic is None
 
 
 async def test_a_resource_that_may_go_costs_nothing_while_it_is_still_there() -> None:

@@ -206,7 +206,7 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
 
 
 def test_a_name_has_one_resource_in_all_namespaces() -> None:
-    """Two ways to name one cluster do not make two keepers."""
+    """Two ways to name one cluster do not make two handlers."""
     claims = Claims()
 
     def body(namespace: str, created: str) -> Object:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import kopf
 import pytest
+from quorate_operator.handlers import kopf_handlers
 from quorate_operator.handlers.kopf_handlers import registry_of, settings_of
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REBALANCES, TOPICS, USERS
@@ -31,18 +32,18 @@ def test_kopf_can_keep_the_progress_of_each_handler() -> None:
 async def test_a_deletion_that_takes_long_is_written_down_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that waits for room costs few writes."""
     cleared = asyncio.Event()
-    monkeypatch.setattr(wiring, "DELETION_WAIT_S", 0)
+    monkeypatch.setattr(kopf_handlers, "DELETION_WAIT_S", 0)
     clusters = SimpleNamespace(wait_cleared=lambda _body: cleared.wait())
     registry = registry_of(cast("Any", clusters), cast("Any", SimpleNamespace(kinds=())))
     handler = next(
         get_all_handler
         for get_all_handler in registry._changing.get_all_handlers()
-        if get_all_handler.id == wiring.DELETION_ID
+        if get_all_handler.id == kopf_handlers.DELETION_ID
     )
     deleted = cast("Any", handler.fn)
     for runtime, pause_s in (
-        (timedelta(0), wiring.DELETION_PAUSE_S),
-        (timedelta(hours=1), wiring.LONG_PAUSE_S),
+        (timedelta(0), kopf_handlers.DELETION_PAUSE_S),
+        (timedelta(hours=1), kopf_handlers.LONG_PAUSE_S),
     ):
         with pytest.raises(kopf.TemporaryError) as raised:
             await deleted(body={}, runtime=runtime)

@@ -8,10 +8,10 @@ import pytest
 from kit.waiting import HANG_S
 from prometheus_client import generate_latest
 from quorate_operator.handlers import reconciler as reconciler_module
-from quorate_operator.handlers.health import Pulse
+from quorate_operator.handlers.health import Liveness
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import ClusterReconciler
-from quorate_operator.runtime.loop import Pace, Turn
+from quorate_operator.runtime.loop import RequeuePolicy, Turn
 from quorate_operator.web.port import ClusterKey
 
 KEY = ClusterKey("kafka", "quorum")
@@ -24,14 +24,16 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             reconciler_module,
-            "PACE",
-            Pace(working_ms=0, settled_ms=0, asleep_ms=0, retry_ms_min=0, retry_ms_max=0),
+            "REQUEUE_POLICY",
+            RequeuePolicy(working_ms=0, settled_ms=0, asleep_ms=0, retry_ms_min=0, retry_ms_max=0),
         )
-        self.metrics, self.pulse = OperatorMetrics(), Pulse()
+        self.metrics, self.liveness = OperatorMetrics(), Liveness()
         self.is_closed = False
         resources = SimpleNamespace(is_deleted=False, quorum=None)
         shared = SimpleNamespace(
-            store=SimpleNamespace(of_cluster=lambda _key: resources), metrics=self.metrics, pulse=self.pulse
+            store=SimpleNamespace(of_cluster=lambda _key: resources),
+            metrics=self.metrics,
+            liveness=self.liveness,
         )
         runtime = SimpleNamespace(close=self._close)
         self.reconciler = ClusterReconciler(
@@ -71,16 +73,16 @@ async def test_a_loop_that_a_fault_ended_begins_again(
         "no such field",
         "twice",
     ]
-    (note,) = bench.pulse.notes()
+    (note,) = bench.liveness.notes()
     assert "RuntimeError('twice')" in note
-    assert bench.pulse.fault() is None
+    assert bench.liveness.fault() is None
     await bench.reconciler.after(Turn())
-    assert bench.pulse.notes() == []
+    assert bench.liveness.notes() == []
     task.cancel()
     await asyncio.wait([task])
     assert bench.is_closed
 
 
 def test_the_pause_grows_with_faults_in_a_row() -> None:
-    rests = [reconciler_module.PACE.after_failures(number) for number in (1, 2, 3, 7, 100)]
+    rests = [reconciler_module.REQUEUE_POLICY.after_failures(number) for number in (1, 2, 3, 7, 100)]
     assert rests == [1_000, 2_000, 4_000, 60_000, 60_000]

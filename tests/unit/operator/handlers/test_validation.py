@@ -3,7 +3,7 @@
 from typing import Any
 
 from quorate_operator.handlers.resources import ClusterResources, is_deleted
-from quorate_operator.handlers.validation import Acceptance, Named, accept
+from quorate_operator.handlers.validation import Named, ValidationResult, validate
 
 Object = dict[str, Any]
 QUORUM = Named("KafkaController", "quorum")
@@ -29,17 +29,17 @@ def _quorum(**spec: Any) -> Object:
     return _resource("quorum", kind="KafkaController", **spec)
 
 
-def _accepted(quorum: Object, *pools: Object, before: Acceptance | None = None) -> Acceptance:
+def _accepted(quorum: Object, *pools: Object, before: ValidationResult | None = None) -> ValidationResult:
     resources = ClusterResources(
         quorum=quorum,
         pools={body["metadata"]["name"]: body for body in pools},
         leaving_pools=frozenset(body["metadata"]["name"] for body in pools if is_deleted(body)),
         namesakes=frozenset(body["metadata"]["name"] for body in pools) & {quorum["metadata"]["name"]},
     )
-    return accept(resources, before.accepted if before else {})
+    return validate(resources, before.accepted if before else {})
 
 
-def _node_ids(acceptance: Acceptance) -> dict[str, list[int]]:
+def _node_ids(acceptance: ValidationResult) -> dict[str, list[int]]:
     assert acceptance.manifests is not None
     return {
         pool.metadata.name: list(pool.spec.all_node_ids())

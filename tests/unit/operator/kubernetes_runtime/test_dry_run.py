@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
-from quorate_operator.runtime.kubernetes.dry_run import ANSWER_AGE_S_MAX, Rehearsals
+from quorate_operator.runtime.kubernetes.dry_run import ANSWER_AGE_S_MAX, DryRuns
 
 POD = {"kind": "Pod", "metadata": {"name": "brokers-0"}}
 
@@ -42,19 +42,19 @@ async def test_only_what_the_object_is_refused_for_counts(
     """A node is kept from a restart by its template alone, not by an API server in trouble or by a quota that
     the running pod fills.
     """
-    rehearsals = Rehearsals(cast("Any", _Api(ApiError(status, "", message))), "kafka")
-    assert await rehearsals.refusal(POD) == (message if is_refusal else None)
+    dry_runs = DryRuns(cast("Any", _Api(ApiError(status, "", message))), "kafka")
+    assert await dry_runs.refusal(POD) == (message if is_refusal else None)
 
 
 async def test_an_answer_is_asked_for_again_after_a_while() -> None:
     """Looks cost no requests, and what was allowed since is found."""
     now = [0.0]
     api = _Api(ApiError(422, "", "no"))
-    rehearsals = Rehearsals(cast("Any", api), "kafka", clock=lambda: now[0])
-    assert await rehearsals.refusal(POD) == await rehearsals.refusal(POD) == "no"
+    dry_runs = DryRuns(cast("Any", api), "kafka", clock=lambda: now[0])
+    assert await dry_runs.refusal(POD) == await dry_runs.refusal(POD) == "no"
     assert len(api.asked) == 1
-    assert await rehearsals.refusal({**POD, "spec": {}}) == "no"
+    assert await dry_runs.refusal({**POD, "spec": {}}) == "no"
     assert len(api.asked) == 2
     api.error, now[0] = None, ANSWER_AGE_S_MAX
-    assert await rehearsals.refusal(POD) is None
+    assert await dry_runs.refusal(POD) is None
     assert len(api.asked) == 3

@@ -10,7 +10,7 @@ from quorate_operator.resources.facts import Facts, Images
 from quorate_operator.resources.pods import node_pod
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
-from quorate_operator.runtime.kubernetes.facts_source import Assigned, remember_machines
+from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_host_ips
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 
 Object = dict[str, Any]
@@ -44,7 +44,7 @@ def _facts(api: _Api, make: Make, *items: Object) -> tuple[Facts, ClusterObjects
         cache.put(item)
     objects = ClusterObjects(cast("Any", api), cache, namespace="kafka", cluster="quorum")
     manifests = make(brokers=NODE_PORT).context.manifests
-    return Assigned(cast("Any", api), objects).facts(manifests, Images(quorate="q"), FORMATION), objects
+    return FactsSource(cast("Any", api), objects).facts(manifests, Images(quorate="q"), FORMATION), objects
 
 
 async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> None:
@@ -56,8 +56,8 @@ async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> Non
     pod["status"] = {"hostIP": "10.0.0.7"}
     facts, objects = _facts(api, make, api.config, pod)
     assert facts.machines == {0: "10.0.0.7"}
-    await remember_machines(objects, objects.nodes().values())
-    await remember_machines(objects, objects.nodes().values())
+    await store_host_ips(objects, objects.nodes().values())
+    await store_host_ips(objects, objects.nodes().values())
     assert api.writes == 1
     facts, _ = _facts(api, make, api.config)
     assert facts.machines == {0: "10.0.0.7"}
@@ -88,11 +88,11 @@ async def test_a_secret_that_may_not_be_read_costs_only_its_nodes(make: Make) ->
     objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
     for status, unreadable in ((403, {"cert"}), (None, set())):
         api.status = status
-        assigned = Assigned(cast("Any", api), objects)
-        await assigned.look_at_secrets(manifests)
+        assigned = FactsSource(cast("Any", api), objects)
+        await assigned.refresh_secrets(manifests)
         facts = assigned.facts(manifests, Images(quorate="q"), FORMATION)
         assert facts.unreadable_secrets == unreadable
         assert ("cert" in facts.secrets) == (status is None)
     api.status = 503
     with pytest.raises(ApiError):
-        await Assigned(cast("Any", api), objects).look_at_secrets(manifests)
+        await FactsSource(cast("Any", api), objects).refresh_secrets(manifests)

@@ -23,7 +23,7 @@ from quorate_operator.runtime.kubernetes.observation import (
     NodeObjects,
     by_node,
     growth_refusal_in_words,
-    is_machine_gone,
+    is_node_gone,
     is_suspicious,
     observed_node,
     verifications_of,
@@ -141,9 +141,9 @@ def test_only_a_silent_machine_makes_a_node_unreachable() -> None:
     )
     assert not is_suspicious(ready)
     assert is_suspicious(unready)
-    assert is_machine_gone(None)
-    assert is_machine_gone({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
-    assert not is_machine_gone({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
+    assert is_node_gone(None)
+    assert is_node_gone({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
+    assert not is_node_gone({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
 
 
 def test_whom_a_name_led_to_is_read_as_it_was_written() -> None:

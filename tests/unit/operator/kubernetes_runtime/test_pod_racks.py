@@ -7,9 +7,9 @@ from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Role
 from quorate_operator.resources.pods import node_pod
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
-from quorate_operator.runtime.kubernetes.kubernetes_nodes import Machines
+from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes
 from quorate_operator.runtime.kubernetes.observation import NodeObjects
-from quorate_operator.runtime.kubernetes.pod_racks import tell_racks
+from quorate_operator.runtime.kubernetes.pod_racks import set_racks
 
 Object = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
@@ -54,7 +54,7 @@ async def _told(
     objects, api = _Objects(), _Api(machine)
     node = NodeObjects(node_id=0, role=Role.BROKER, pool="brokers", pod=pod)
     context = make(brokers=brokers).context
-    problems = await tell_racks(cast("Any", objects), Machines(cast("Any", api)), context, [node, node])
+    problems = await set_racks(cast("Any", objects), KubernetesNodes(cast("Any", api)), context, [node, node])
     return objects.annotated[:1], [*problems.values()]
 
 
@@ -104,7 +104,7 @@ async def test_a_label_is_read_again_before_it_is_told() -> None:
     """A pod is not told a label of a moment ago for all its life, and pods that wait cost few requests."""
     now = [100.0]
     api = _Api(_machine())
-    machines = Machines(cast("Any", api), clock=lambda: now[0])
+    machines = KubernetesNodes(cast("Any", api), clock=lambda: now[0])
     assert [await machines.label("machine-1", ZONE) for _ in range(3)] == [None] * 3
     assert api.asked == 1
     api.machine = _machine(**{ZONE: "zone-a"})

@@ -8,7 +8,7 @@ from quorate_operator.resources.names import CONDITION_IN_SYNC
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.pod_readiness import keep_readiness
+from quorate_operator.runtime.kubernetes.pod_readiness import update_readiness
 
 Object = dict[str, Any]
 OF_KUBELET = {"type": "ContainersReady", "status": "True"}
@@ -60,7 +60,7 @@ async def _look(api: _Api, situation: Situation) -> None:
     cache = ObjectCache()
     objects = ClusterObjects(cast("Any", api), cache, namespace="kafka", cluster="quorum")
     cache.put(api.pod)
-    await keep_readiness(cast("Any", api), objects, situation.observed)
+    await update_readiness(cast("Any", api), objects, situation.observed)
 
 
 async def test_a_condition_is_written_when_it_changes() -> None:

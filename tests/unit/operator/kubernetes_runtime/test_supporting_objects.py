@@ -8,7 +8,7 @@ from kit.scenarios import healthy
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.supporting_objects import RefusedObject, keep_surroundings
+from quorate_operator.runtime.kubernetes.supporting_objects import RefusedObject, apply_supporting_objects
 
 Object = dict[str, Any]
 
@@ -42,7 +42,7 @@ async def _keep(
     listeners = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]"
     cluster = make(controllers, f"{listeners}, {brokers}")
     objects = ClusterObjects(cast("Any", api), cache or ObjectCache(), namespace="kafka", cluster="quorum")
-    return await keep_surroundings(
+    return await apply_supporting_objects(
         objects,
         cluster.context,
         cluster.desired,
