@@ -53,7 +53,7 @@ class _Led:
 
 
 class KafkaGateway:
-    """Implements `Gateway` for one cluster. Close it.
+    """Observes the quorum and brokers of one cluster, and applies the steps that Kafka does. Close it.
 
     It keeps its connections, and one metadata image that it follows as an observer. If nothing has changed, observing
     costs a few small requests to each node. Calls may overlap.
@@ -89,7 +89,11 @@ class KafkaGateway:
         loggers: Mapping[int, frozenset[str]],
         directories_of: frozenset[int] = frozenset(),
     ) -> KafkaFacts | None:
-        """Implements `Gateway.observe`. Also None if the metadata log can't be read, with the reason in `problem`."""
+        """Returns what quorum and brokers report; None without a leader, or with a `problem`.
+
+        Partitions are reported of `draining` brokers alone, levels of the `loggers` that are named, by node, and log
+        directories of the brokers `directories_of`.
+        """
         async with self._looking:
             self._controllers, self._brokers = dict(controllers), dict(brokers)
             await self._contacts.keep({Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()})

@@ -32,7 +32,7 @@ class AnnotationCommands:
         try:
             pools, _ = await self._api.list(BROKERS, key.namespace)
         except ApiError as error:
-            raise CommandError(f"{key.namespace}/{key.name}: {error}") from error
+            raise CommandError(f"{key}: {error}") from error
         for pool in pools:
             if pool["spec"]["controllers"] == key.name and node_id in _broker_ids(pool):
                 return BROKERS, ClusterKey(key.namespace, pool["metadata"]["name"])
@@ -43,7 +43,7 @@ class AnnotationCommands:
         try:
             await self._api.merge(kind, key.namespace, key.name, patch)
         except ApiError as error:
-            raise CommandError(f"{kind.name} {key.namespace}/{key.name}: {error}") from error
+            raise CommandError(f"{kind.name} {key}: {error}") from error
 
 
 def _broker_ids(pool: Object) -> frozenset[int]:

@@ -5,7 +5,7 @@ from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import cluster_labels
 from quorate_operator.resources.racks import topology_key
 
-MACHINE = "kubernetes.io/hostname"
+HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -19,7 +19,7 @@ def preferred_spread(context: Context, node: DesiredNode) -> list[Object]:
     given = context.pool(node.pool).spec.template.topology_spread_constraints
     if given is not None:
         return [selector | dict(constraint) for constraint in given]
-    return [_constraint(key, selector) for key in (MACHINE, topology_key(context, node.pool) or ZONE)]
+    return [_constraint(key, selector) for key in (HOSTNAME, topology_key(context, node.pool) or ZONE)]
 
 
 def first_spread(context: Context, node: DesiredNode) -> list[Object]:
@@ -32,7 +32,7 @@ def first_spread(context: Context, node: DesiredNode) -> list[Object]:
     if context.pool(node.pool).spec.template.topology_spread_constraints is not None:
         return preferred_spread(context, node)
     selector = _selector(context, node.role)
-    required = topology_key(context, node.pool) or MACHINE
+    required = topology_key(context, node.pool) or HOSTNAME
     preferred = [one for one in preferred_spread(context, node) if one["topologyKey"] != required]
     # Machines that accept no such pods are not counted: those of the control plane, cordoned ones.
     strict = {"whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor"}

@@ -15,7 +15,7 @@ from kit.balance_model import BalanceModel, scaled_up
 from kit.local_kubernetes.api_server import ApiServer
 from quorate_operator.entities.balance import plan_rebalancing
 from quorate_operator.entities.balance_facts import HadRebalance
-from quorate_operator.handlers.entities.statuses import Verdict, entity_status
+from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
 from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import KafkaRebalance
@@ -57,7 +57,7 @@ class ModelOperator:
         assert isinstance(resource, KafkaRebalance)
         had = HadRebalance.of_status(body.get("status") or {})
         plan = plan_rebalancing(resource, self.model.observed(), had, is_deleted=False)
-        status = entity_status(Verdict(plan=plan, cluster_id="c"), body["metadata"]["generation"])
+        status = entity_status(EntityResult(plan=plan, cluster_id="c"), body["metadata"]["generation"])
         patch = merged_status(body.get("status") or {}, status, "2026-01-01T00:00:00Z")
         if patch is not None:
             self._custom.patch_namespaced_custom_object_status(

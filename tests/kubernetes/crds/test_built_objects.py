@@ -85,7 +85,7 @@ MANIFESTS = {
             "{name: OUT_SIDE, protocol: SSL, tls: {secretName: cert}, advertisedPort: 443, "
             "exposure: {type: LoadBalancer, annotations: {a: b}, loadBalancerClass: a/b, "
             "sourceRanges: [10.0.0.0/8]}}, "
-            "{name: MACHINE, port: 9999, exposure: {type: NodePort}}]"
+            "{name: HOSTNAME, port: 9999, exposure: {type: NodePort}}]"
         ),
     ),
     "racks": (

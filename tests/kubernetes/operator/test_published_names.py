@@ -14,10 +14,10 @@ from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.runtime.kubernetes.addresses import PublishedNames
 from quorate_operator.runtime.kubernetes.api import SERVICE, KubernetesApi
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.published_names import PublishedNames
 
 MANIFESTS = """
 apiVersion: quorate.dev/v1alpha1

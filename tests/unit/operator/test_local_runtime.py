@@ -333,4 +333,4 @@ async def test_a_history_that_can_not_be_kept_stops_nothing(
     monkeypatch.setattr(Shippers, "keep", fail)
     desired = stage.layout.desired
     await stage.infrastructure.keep(desired, ObservedCluster(nodes={}, quorum=None))
-    assert "the history is not kept: no space left" in caplog.text
+    assert "the history is not shipped: no space left" in caplog.text

@@ -43,6 +43,9 @@ class TargetKey(NamedTuple):
         text = json.dumps(servers, sort_keys=True) if servers else ""
         return cls(namespace, str(spec.get("cluster") or ""), text)
 
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.cluster or self.servers}"
+
     @property
     def event_key(self) -> ClusterKey:
         """The cluster on whose status page Events are shown, in addition to Kubernetes."""

@@ -173,7 +173,7 @@ def volume_of(volume_id: int, claim: Object) -> ObservedVolume:
     )
 
 
-def growth_refusal_in_words(refusal: str | None, claim: Object) -> str | None:
+def growth_refusal(refusal: str | None, claim: Object) -> str | None:
     """Returns what the API server says of a larger claim, without the claim's name and with the StorageClass's."""
     if refusal is None:
         return None

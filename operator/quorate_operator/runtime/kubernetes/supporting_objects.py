@@ -1,21 +1,30 @@
-"""Keeps what surrounds the nodes of a cluster as it should be.
+"""Applies the supporting objects of a cluster: Services, Ingresses, budgets, NetworkPolicies, Certificates, history.
 
-These are Services, Ingresses, budgets, NetworkPolicies, Certificates and the history.
+It also sets the condition that the readiness of brokers' pods waits for, by what the quorum reports. While the
+operator is away, or no leader answers, conditions stay: a broker in service remains so, and one that was restarted
+meanwhile is not counted as available.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
-from quorate_operator.planning.in_sync import may_unready_go
+from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unready_go
 from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.bootstrap import bootstrap_service
 from quorate_operator.resources.certificates import certificates
-from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.facts import Context
 from quorate_operator.resources.ingresses import ingresses
-from quorate_operator.resources.names import LABEL_NODE_ID, LABEL_POOL, LABEL_PURPOSE, pool_names
+from quorate_operator.resources.names import (
+    CONDITION_IN_SYNC,
+    LABEL_NODE_ID,
+    LABEL_POOL,
+    LABEL_PURPOSE,
+    pool_names,
+)
 from quorate_operator.resources.protection import (
     brokers_budget,
     brokers_policies,
@@ -32,29 +41,32 @@ from quorate_operator.runtime.kubernetes.api import (
     NETWORK_POLICY,
     OPTIONAL_KINDS,
     OWNED_KINDS,
+    POD,
     ROUTE,
     SERVICE,
     VOLUME_CLAIM,
     ApiError,
     Kind,
+    KubernetesApi,
+    Object,
 )
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.observation import growth_refusal_in_words
+from quorate_operator.runtime.kubernetes.observation import growth_refusal
 
 _REFUSING = (400, 403, 422)
-"""Statuses that refuse the object itself. Requests with other statuses are tried again."""
+"""Statuses that reject the object itself. Requests with other statuses are tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedObject:
-    """An object that the API server does not accept."""
+    """An object that the API server rejects."""
 
     item: Object
     reason: str
 
     def as_refusal(self) -> Refusal:
         name, labels = self.item["metadata"]["name"], self.item["metadata"]["labels"]
-        message = f"{self.item['kind']} {name} can't be kept as it should be, the rest goes on: {self.reason}"
+        message = f"{self.item['kind']} {name} was rejected by the API server; the rest is reconciled: {self.reason}"
         return Refusal("ObjectRefused", message, pool=labels.get(LABEL_POOL))
 
 
@@ -67,14 +79,14 @@ async def apply_supporting_objects(
     cluster: str,
     pools: Sequence[str],
 ) -> tuple[RefusedObject, ...]:
-    """Writes what is missing or differs, and deletes what nothing needs any more.
+    """Applies missing and changed objects, and deletes those that nothing needs any more.
 
-    Returns the objects that the API server refuses, for instance because of a quota, a policy or a StorageClass. The
-    other objects are kept.
+    Returns the objects that the API server rejects, for instance because of a quota, a policy or a StorageClass. The
+    others are applied.
 
     Raises:
         ApiError: the API server did not answer, or failed.
-        StepError: an object could not be deleted, or its name is that of a foreign one.
+        StepError: an object could not be deleted, or belongs to another owner.
     """
     refused: list[RefusedObject] = []
     pods = [found for found in objects.nodes().values() if found.pod is not None]
@@ -99,22 +111,22 @@ async def apply_supporting_objects(
     for node in desired.nodes:
         wanted += exposures(context, node)
     for item in wanted:
-        await _keep(objects, item, refused)
+        await _apply(objects, item, refused)
     for pool in pools:
         if service := bootstrap_service(context, desired, pool):  # brokers do not need this Service
-            await _keep_unless_foreign(objects, service, refused)
-    asked = (*certificates(context, desired), *ingresses(context, desired))
-    for item in asked:
-        await _keep_unless_foreign(objects, item, refused)
-    # Clients need the way to a broker until it is stopped: it leads partitions while it is drained.
+            await _apply_unless_foreign(objects, service, refused)
+    optional = (*certificates(context, desired), *ingresses(context, desired))
+    for item in optional:
+        await _apply_unless_foreign(objects, item, refused)
+    # Clients need the addresses of a broker until it is stopped: it leads partitions while it is drained.
     present = {node.node_id for node in observed.nodes.values() if not node.is_forgotten}
     leaving = present - {node.node_id for node in desired.nodes}
     for kind in (CERTIFICATE, INGRESS, ROUTE):
-        await _delete_others(objects, context, kind, asked, leaving)
+        await _delete_others(objects, context, kind, optional, leaving)
     await _delete_others(objects, context, NETWORK_POLICY, wanted)
     # A pod that has two budgets can't be evicted at all.
     await _delete_others(objects, context, DISRUPTION_BUDGET, wanted)
-    await _keep_history(objects, context, desired.lifecycle, refused)
+    await _apply_history(objects, context, desired.lifecycle, refused)
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
     for service in objects.of_kind(SERVICE):
         labels = service["metadata"]["labels"]
@@ -126,10 +138,10 @@ async def apply_supporting_objects(
     return tuple(refused)
 
 
-async def _keep_unless_foreign(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
-    """As `_keep`; an object of this name that somebody else has created is left alone and reported."""
+async def _apply_unless_foreign(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
+    """As `_apply`; an existing object of another owner is left alone and reported."""
     try:
-        await _keep(objects, item, refused)
+        await _apply(objects, item, refused)
     except StepError as error:
         refused.append(RefusedObject(item=item, reason=str(error)))
 
@@ -141,9 +153,7 @@ async def _delete_others(
     wanted: Sequence[Object],
     leaving: Collection[int] = (),
 ) -> None:
-    """Deletes the objects of a kind that are not wanted any more, without those of leaving nodes and of pools that
-    can't be used.
-    """
+    """Deletes the other objects of a kind, except those of leaving nodes and of invalid pools."""
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == kind.name}
     pools = {None, *pool_names(context)}
     for item in objects.of_kind(kind):
@@ -153,9 +163,9 @@ async def _delete_others(
             await objects.delete(kind, item)
 
 
-async def _keep(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
+async def _apply(objects: ClusterObjects, item: Object, refused: list[RefusedObject]) -> None:
     try:
-        await objects.keep(item)
+        await objects.apply(item)
     except ApiError as error:
         if error.is_missing and item["kind"] in OPTIONAL_KINDS:
             refused.append(RefusedObject(item=item, reason=_unknown_kind(item)))
@@ -163,11 +173,7 @@ async def _keep(objects: ClusterObjects, item: Object, refused: list[RefusedObje
         if error.status not in _REFUSING:
             raise
         known = objects.find(OWNED_KINDS[item["kind"]], item["metadata"]["name"])
-        reason = (
-            growth_refusal_in_words(str(error), known)
-            if item["kind"] == VOLUME_CLAIM.name and known
-            else None
-        )
+        reason = growth_refusal(str(error), known) if item["kind"] == VOLUME_CLAIM.name and known else None
         refused.append(RefusedObject(item=item, reason=reason or str(error)))
 
 
@@ -176,7 +182,7 @@ def _unknown_kind(item: Object) -> str:
 
 
 def history_status(objects: ClusterObjects) -> HistoryStatus | None:
-    """Returns what the CronJob reports of the lake; None without a CronJob."""
+    """Returns the lake's status from the CronJob; None without a CronJob."""
     for job in objects.of_kind(CRON_JOB):
         status = job.get("status", {})
         return HistoryStatus(
@@ -186,10 +192,10 @@ def history_status(objects: ClusterObjects) -> HistoryStatus | None:
     return None
 
 
-async def _keep_history(
+async def _apply_history(
     objects: ClusterObjects, context: Context, lifecycle: Lifecycle, refused: list[RefusedObject]
 ) -> None:
-    """Keeps the history's volume and CronJob. Without a history, the CronJob is deleted and the volume stays."""
+    """Applies the history's volume and CronJob. Without a history, the CronJob is deleted and the volume stays."""
     history = history_of(context)
     if history is None:
         for job in objects.of_kind(CRON_JOB):
@@ -197,5 +203,50 @@ async def _keep_history(
         return
     claim = history_claim(context, history)
     if claim is not None:
-        await _keep(objects, claim, refused)
-    await _keep(objects, ingest_cron_job(context, history, lifecycle), refused)
+        await _apply(objects, claim, refused)
+    await _apply(objects, ingest_cron_job(context, history, lifecycle), refused)
+
+
+async def update_readiness(api: KubernetesApi, objects: ClusterObjects, observed: ObservedCluster) -> None:
+    """Writes the conditions that changed. A pod that was replaced meanwhile is no error. Raises ApiError."""
+    nodes = objects.nodes()
+    for node_id, in_sync in brokers_in_sync(observed).items():
+        pod = nodes[node_id].pod if node_id in nodes else None
+        condition = None if pod is None else changed_condition(pod, in_sync, _now())
+        if pod is None or condition is None:
+            continue
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        body = {
+            "apiVersion": POD.api_version,
+            "kind": POD.name,
+            "metadata": {"name": name, "uid": uid},
+            "status": {"conditions": [condition]},
+        }
+        try:
+            objects.seen(await api.apply(POD, objects.namespace, body, subresource="status"))
+        except ApiError as error:
+            if not (error.is_missing or error.is_conflict):
+                raise
+
+
+def changed_condition(pod: Object, in_sync: InSync, now: str) -> Object | None:
+    """Returns the condition of a pod as it is to be written; None if the pod has it, or is being deleted."""
+    if pod["metadata"].get("deletionTimestamp") is not None:
+        return None
+    conditions = pod.get("status", {}).get("conditions") or ()
+    known: Object = next(
+        (condition for condition in conditions if condition["type"] == CONDITION_IN_SYNC), {}
+    )
+    reported = {"status": str(in_sync.holds), "reason": in_sync.reason, "message": in_sync.message}
+    if all(known.get(key) == value for key, value in reported.items()):
+        return None
+    is_same = known.get("status") == reported["status"] and known.get("lastTransitionTime")
+    return {
+        "type": CONDITION_IN_SYNC,
+        **reported,
+        "lastTransitionTime": known["lastTransitionTime"] if is_same else now,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

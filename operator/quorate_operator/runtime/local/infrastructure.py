@@ -193,19 +193,19 @@ class LocalInfrastructure:
         running = {node_id: node.started_with.revision for node_id, node in self._nodes.items() if node.runs}
         return with_logins(plan, desired, running)
 
-    async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        """Keeps the nodes' logs bounded, and ships the log of each running controller if a history is kept.
+    async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        """Trims the nodes' logs, and ships the log of each running controller if the manifest has a history.
 
-        A history that can't be written is logged: the cluster goes on without it.
+        A history that can't be written is logged; the cluster runs without it.
         """
         del desired, observed  # what runs is known here, and the manifest is the layout's
         for node in self._nodes.values():
             if node.process is not None:
                 node.process.trim_log()
         try:
-            self._shippers.keep(self.layout, self.running)
+            self._shippers.run(self.layout, self.running)
         except OSError as error:
-            logger.error("the history is not kept: %s", error)  # noqa: TRY400 - no traceback
+            logger.error("the history is not shipped: %s", error)  # noqa: TRY400 - no traceback
 
     async def close(self) -> None:
         """Kills what still runs, and closes every forwarding listener."""

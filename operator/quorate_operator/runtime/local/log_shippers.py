@@ -19,8 +19,8 @@ class Shippers:
         self._wake = wake
         self._processes: dict[int, ChildProcess] = {}
 
-    def keep(self, layout: Layout, running: frozenset[int]) -> None:
-        """Starts missing processes, ends the others, and keeps their logs bounded. Raises OSError.
+    def run(self, layout: Layout, running: frozenset[int]) -> None:
+        """Starts missing processes, ends the others, and trims their logs. Raises OSError.
 
         Active segments are shipped, too, so that the history is up to date at once.
         """

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from quorate_operator.planning.cluster import (
@@ -174,7 +174,7 @@ def facts(*registered: int, answering: Iterable[int] = (0,)) -> KafkaFacts:
 def made(place: Place, kafka: Kafka, now_ms: list[int] | None = None) -> ClusterRuntime:
     """The runtime of both; `now_ms` holds the time."""
     clock = now_ms if now_ms is not None else [0]
-    return ClusterRuntime(place, kafka, now_ms=lambda: clock[0])
+    return ClusterRuntime(cast("Any", place), cast("Any", kafka), now_ms=lambda: clock[0])
 
 
 def look(runtime: ClusterRuntime, desired: DesiredCluster = DESIRED) -> ObservedCluster:

@@ -2,17 +2,17 @@
 
 from contextlib import ExitStack
 
-from quorate_operator.handlers.health import LOOK_AGE_S_MAX, Liveness
+from quorate_operator.handlers.health import PASS_AGE_S_MAX, Liveness
 
 
-def test_two_looks_at_one_cluster_are_two() -> None:
+def test_two_passes_over_one_cluster_are_two() -> None:
     now = 0.0
     liveness = Liveness(lambda: now)
-    with ExitStack() as first, liveness.look("kafka/quorum"):
-        first.enter_context(liveness.look("kafka/quorum"))
+    with ExitStack() as first, liveness.pass_of("kafka/quorum"):
+        first.enter_context(liveness.pass_of("kafka/quorum"))
         first.close()
         assert liveness.fault() is None
-        now = LOOK_AGE_S_MAX + 1
+        now = PASS_AGE_S_MAX + 1
         liveness._beat = now
-        assert liveness.fault() == f"looks do not end: kafka/quorum: {now:.0f} s"
+        assert liveness.fault() == f"passes do not end: kafka/quorum: {now:.0f} s"
     assert liveness.fault() is None

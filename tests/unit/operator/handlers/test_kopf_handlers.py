@@ -1,4 +1,4 @@
-"""What kopf is told to watch and to handle."""
+"""The kinds that kopf watches, and its handlers."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ async def test_a_deletion_that_takes_long_is_written_down_less_often(monkeypatch
     """A pool that waits for room costs few writes."""
     cleared = asyncio.Event()
     monkeypatch.setattr(kopf_handlers, "DELETION_WAIT_S", 0)
-    clusters = SimpleNamespace(wait_cleared=lambda _body: cleared.wait())
+    clusters = SimpleNamespace(wait_cleared=lambda _body: cleared.wait(), seen=lambda _body: None)
     registry = registry_of(cast("Any", clusters), cast("Any", SimpleNamespace(kinds=())))
     handler = next(
         get_all_handler

@@ -1,18 +1,16 @@
-"""Deleted pools in the hands of a reconcile: what is cleared at once, and what waits for a plan."""
+"""Deleted pools: what a reconcile clears at once, and what waits for a plan."""
 
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from quorate_operator.handlers.metrics import OperatorMetrics
+from kit.reconciles import shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
-from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
 from quorate_operator.runtime.kubernetes.api import Kind
 from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
 
 KEY = ClusterKey("kafka", "quorum")
 Object = dict[str, Any]
@@ -48,17 +46,8 @@ class Bench:
         store = ResourceStore()
         for pool in (_pool("emptied", "Delete"), _pool("kept", "Retain")):
             store.put(pool)
-        shared = SimpleNamespace(
-            store=store,
-            metrics=OperatorMetrics(),
-            snapshots=SnapshotRegistry(),
-            api=SimpleNamespace(get=self._get, merge=self._merge),
-            events=SimpleNamespace(record=self._record),
-            selector=LabelSelector(),
-        )
-        self.reconciler = ClusterReconciler(
-            KEY, cast("Any", shared), cast("Any", None), cast("Any", self), cast("Any", None)
-        )
+        shared = shared_parts(store=store, api=SimpleNamespace(get=self._get, merge=self._merge))
+        self.reconciler = ClusterReconciler(KEY, shared, cast("Any", None), cast("Any", self))
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         assert (kind.name, namespace, name) == ("KafkaController", *KEY)
@@ -68,18 +57,15 @@ class Bench:
         assert self._quorum is not None
         return self._quorum
 
-    async def _record(self, *_: Any, **__: Any) -> None:
-        pass
-
-    async def look(self) -> tuple[bool, frozenset[str]]:
-        """Whether there is a cluster to plan for, and the resources that may go."""
-        asked = await self.reconciler.asked()
-        if asked is None and self.reconciler._resources.quorum is None:
-            await self.reconciler.settled(None)
-        return asked is not None, self.reconciler._cleared
+    async def reconcile(self) -> tuple[bool, frozenset[str]]:
+        """Whether there is a cluster to plan for, and the resources that may be removed."""
+        state = await self.reconciler.desired_state()
+        if state is None and self.reconciler._resources.quorum is None:
+            await self.reconciler.plan_done(None)
+        return state is not None, self.reconciler._cleared
 
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         return {
             number: ObservedNode(node_id=number, role=Role.BROKER, state=NodeState.READY, pool=pool)
             for number, pool in enumerate(self._pods)
@@ -87,11 +73,11 @@ class Bench:
         }
 
     async def stop_pods(self, _grace_ms: int, pools: Collection[str] | None = None) -> None:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         self.stopped |= set(self._pods if pools is None else pools)
 
     async def delete_volumes(self, pools: Collection[str]) -> None:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         self.emptied |= set(pools)
 
 
@@ -100,11 +86,11 @@ async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
     it.
     """
     bench = Bench("emptied", "kept", quorum=_resource("KafkaController", "quorum"))
-    assert await bench.look() == (True, frozenset())
+    assert await bench.reconcile() == (True, frozenset())
     assert (bench.stopped, bench.emptied) == (set(), set())
 
     alone = Bench("emptied", "kept")
-    assert await alone.look() == (False, {"emptied", "kept"})
+    assert await alone.reconcile() == (False, {"emptied", "kept"})
     assert (alone.stopped, alone.emptied) == ({"emptied", "kept"}, {"emptied"})
 
 
@@ -113,5 +99,5 @@ async def test_an_invalid_quorum_lets_no_pool_go_that_is_to_be_drained(
     pods: tuple[str, ...], cleared: set[str]
 ) -> None:
     bench = Bench(*pods, quorum=_resource("KafkaController", "quorum", replicas=-1))
-    assert await bench.look() == (False, cleared)
+    assert await bench.reconcile() == (False, cleared)
     assert (bench.stopped, bench.emptied) == ({"kept"}, set())

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from quorate_operator.handlers.metrics import OperatorMetrics
+from kit.reconciles import shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.handlers.selection import is_guarded
@@ -13,7 +13,6 @@ from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning import steps
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
 from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
 
 KEY = ClusterKey("kafka", "quorum")
 SELECTOR = LabelSelector.parse("operator in (blue, teal),team")
@@ -68,25 +67,16 @@ class Bench:
         for body in bodies:
             if SELECTOR.matches(body["metadata"]["labels"]):
                 store.put(body)
-        self.snapshots = SnapshotRegistry()
-        shared = SimpleNamespace(
-            store=store,
-            metrics=OperatorMetrics(),
-            snapshots=self.snapshots,
-            api=SimpleNamespace(get=self._get, merge=self._merge, list=self._list),
-            events=SimpleNamespace(record=self._record),
-            selector=SELECTOR,
-        )
-        self.reconciler = ClusterReconciler(
-            KEY, cast("Any", shared), cast("Any", None), cast("Any", self), cast("Any", None)
-        )
+        api = SimpleNamespace(get=self._get, merge=self._merge, list=self._list)
+        self.shared = shared_parts(store=store, api=api, selector=SELECTOR)
+        self.reconciler = ClusterReconciler(KEY, self.shared, cast("Any", None), cast("Any", self))
 
-    async def look(self) -> bool:
+    async def reconcile(self) -> bool:
         """Whether there is a cluster to plan for."""
-        asked = await self.reconciler.asked()
-        if asked is None:
-            await self.reconciler.settled(None)
-        return asked is not None
+        state = await self.reconciler.desired_state()
+        if state is None:
+            await self.reconciler.plan_done(None)
+        return state is not None
 
     async def _get(self, kind: Kind, _namespace: str, name: str) -> Object | None:
         return next(
@@ -105,37 +95,34 @@ class Bench:
         return found, "1"
 
     async def _merge(self, _kind: Kind, _namespace: str, name: str, patch: Object, **_: Any) -> Object:
-        (ready,) = [one for one in patch["status"]["conditions"] if one["type"] == "Ready"]
+        (ready,) = [condition for condition in patch["status"]["conditions"] if condition["type"] == "Ready"]
         self.reported[name] = f"{ready['status']} {ready['reason']}: {ready['message']}"
         return next(body for body in self._bodies if body["metadata"]["name"] == name)
 
-    async def _record(self, *_: Any, **__: Any) -> None:
-        pass
-
     async def stop_pods(self, *_: Any, **__: Any) -> None:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         self.cleared = True
 
     async def delete_volumes(self, *_: Any) -> None:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         self.cleared = True
 
     async def departing(self, _pools: Any) -> dict[int, Any]:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         return {}
 
 
 @pytest.mark.parametrize("labels", [GREEN, TEAMLESS, {}])
 async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Mapping[str, str]) -> None:
     bench = Bench(_quorum(BLUE), _pool(labels), _pool(BLUE, "others"))
-    assert not await bench.look()
+    assert not await bench.reconcile()
     reported = (
         "False SplitCluster: metadata.labels: those of KafkaBroker brokers do not match "
         "'operator in (blue,teal),team'"
     )
     assert bench.reported.keys() == {"quorum", "others"}
     assert all(message.startswith(reported) for message in bench.reported.values())
-    snapshot = bench.snapshots.find(KEY)
+    snapshot = bench.shared.snapshots.find(KEY)
     assert snapshot is not None
     assert "KafkaBroker brokers" in (snapshot.problem or "")
 
@@ -143,12 +130,12 @@ async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Map
 async def test_a_deleted_pool_waits_for_the_operator_of_its_quorum() -> None:
     """A pool whose KafkaController was handed over first is not emptied as if it had none."""
     handed_over = Bench(_quorum(GREEN), _pool(BLUE, is_deleted=True))
-    assert not await handed_over.look()
+    assert not await handed_over.reconcile()
     assert not handed_over.cleared
     assert "those of KafkaController quorum do not match" in handed_over.reported["brokers"]
 
     alone = Bench(_pool(BLUE, is_deleted=True))
-    assert not await alone.look()
+    assert not await alone.reconcile()
     assert alone.cleared
 
 
@@ -156,7 +143,7 @@ async def test_a_cluster_that_matches_together_is_planned_for() -> None:
     stranger = _pool(GREEN, "strangers")
     stranger["spec"]["controllers"] = "another"
     bench = Bench(_quorum(BLUE), _pool(BLUE), stranger)
-    assert await bench.look()
+    assert await bench.reconcile()
     assert bench.reported == {}
 
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
-from quorate_operator.runtime.kubernetes.dry_run import ANSWER_AGE_S_MAX, DryRuns
+from quorate_operator.runtime.kubernetes.objects import DRY_RUN_AGE_S_MAX, DryRuns
 
 POD = {"kind": "Pod", "metadata": {"name": "brokers-0"}}
 
@@ -55,6 +55,6 @@ async def test_an_answer_is_asked_for_again_after_a_while() -> None:
     assert len(api.asked) == 1
     assert await dry_runs.refusal({**POD, "spec": {}}) == "no"
     assert len(api.asked) == 2
-    api.error, now[0] = None, ANSWER_AGE_S_MAX
+    api.error, now[0] = None, DRY_RUN_AGE_S_MAX
     assert await dry_runs.refusal(POD) is None
     assert len(api.asked) == 3

@@ -68,9 +68,9 @@ def _run(work: Callable[[Lease], Awaitable[None]], api: _Api) -> float:
 @pytest.mark.parametrize("silent_s", [0.5, 5.0, 13.0])
 def test_a_leader_ends_when_its_lease_does(silent_s: float) -> None:
     async def lead(lease: Lease) -> None:
-        await lease.take()
+        await lease.acquire()
         with pytest.raises(LeaseLostError, match="could not be renewed in time"):
-            await lease.keep()
+            await lease.renew()
 
     last_renewal_s = silent_s // (DURATION_S / 4) * (DURATION_S / 4)
     assert _run(lead, _Api(silent_s)) == pytest.approx(last_renewal_s + DURATION_S, abs=0.01)
@@ -80,7 +80,7 @@ def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFi
     """A standby without rights, or without an API server, says so."""
 
     async def lead(lease: Lease) -> None:
-        await lease.take()
+        await lease.acquire()
 
     class Refusing(_Api):
         async def _answer(self) -> None:
@@ -92,8 +92,8 @@ def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFi
 
     assert _run(lead, Refusing()) >= 20
     assert [record.getMessage() for record in caplog.records] == [
-        f"the Lease kafka/lease can't be taken: {problem}"
-        for problem in (ApiError(403, "Forbidden", "leases is forbidden"), "no answer in 8 s")
+        f"the Lease kafka/lease can't be acquired: {problem}"
+        for problem in (ApiError(403, "Forbidden", "leases is forbidden"), "no response in 8 s")
     ]
 
 

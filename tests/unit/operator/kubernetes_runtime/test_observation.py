@@ -22,7 +22,7 @@ from quorate_operator.runtime.kubernetes.observation import (
     VOLUME,
     NodeObjects,
     by_node,
-    growth_refusal_in_words,
+    growth_refusal,
     is_node_gone,
     is_suspicious,
     observed_node,
@@ -208,9 +208,9 @@ def test_further_claims_of_a_node_are_its_volumes() -> None:
 def test_a_class_that_cannot_expand_is_named() -> None:
     claim = {"metadata": {"name": "data-quorum-3000"}, "spec": {"storageClassName": "fast"}}
     prefix = 'persistentvolumeclaims "data-quorum-3000" is forbidden: '
-    reported = growth_refusal_in_words(f"{prefix}the storageclass must support resize", claim)
+    reported = growth_refusal(f"{prefix}the storageclass must support resize", claim)
     assert (
         reported == "the StorageClass fast has no allowVolumeExpansion: the storageclass must support resize"
     )
-    assert growth_refusal_in_words(f"{prefix}too much", claim) == "too much"
-    assert growth_refusal_in_words(None, claim) is None
+    assert growth_refusal(f"{prefix}too much", claim) == "too much"
+    assert growth_refusal(None, claim) is None

@@ -7,9 +7,8 @@ from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Role
 from quorate_operator.resources.pods import node_pod
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
-from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes
+from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, set_racks
 from quorate_operator.runtime.kubernetes.observation import NodeObjects
-from quorate_operator.runtime.kubernetes.pod_racks import set_racks
 
 Object = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"

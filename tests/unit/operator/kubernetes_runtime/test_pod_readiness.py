@@ -8,7 +8,7 @@ from quorate_operator.resources.names import CONDITION_IN_SYNC
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.pod_readiness import update_readiness
+from quorate_operator.runtime.kubernetes.supporting_objects import update_readiness
 
 Object = dict[str, Any]
 OF_KUBELET = {"type": "ContainersReady", "status": "True"}

@@ -12,8 +12,8 @@ from quorate_admin.errors import AdminError, AuthenticationError
 from quorate_operator.gateway.contacts import NodeClients
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Role
+from quorate_operator.runtime.kubernetes.addresses import SecuredAddresses
 from quorate_operator.runtime.kubernetes.observation import NodeObjects
-from quorate_operator.runtime.kubernetes.secured_addresses import SecuredAddresses
 from quorate_protocol.kafka.enums import SecurityProtocol
 
 SECURED = (
