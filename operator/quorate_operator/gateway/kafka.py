@@ -18,8 +18,8 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_operator import clock
 from quorate_operator.gateway import facts
 from quorate_operator.gateway.actions import Leader, NodeAction, perform, perform_at_node
-from quorate_operator.gateway.contacts import NodeClients, SecurityOf, admin_address
 from quorate_operator.gateway.facts import Counts, LogDirs
+from quorate_operator.gateway.node_clients import NodeClients, SecurityOf, admin_address
 from quorate_operator.gateway.probes import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
 from quorate_operator.planning.steps import KafkaAction, StepError

@@ -19,7 +19,7 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
 
 from quorate_operator import clock
-from quorate_operator.gateway.contacts import CLIENT_ID, SecurityOf, admin_address
+from quorate_operator.gateway.node_clients import CLIENT_ID, SecurityOf, admin_address
 from quorate_operator.planning.cluster import Address, Reached
 
 PROBE_TIMEOUT_MS = 3_000

@@ -32,8 +32,8 @@ from quorate_operator.entities.balance_facts import (
     SetThrottled,
 )
 from quorate_operator.entities.plan import ObservedKafka
-from quorate_operator.gateway.contacts import admin_address
 from quorate_operator.gateway.facts import observed_directories, room_bytes
+from quorate_operator.gateway.node_clients import admin_address
 from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.planning.cluster import ObservedDirectory, PartitionId

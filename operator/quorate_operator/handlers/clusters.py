@@ -6,7 +6,7 @@ from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import is_paused
 from quorate_operator.handlers.shared import ReconcileTasks, Shared
 from quorate_operator.runtime.kubernetes.api import CONTROLLERS, Object
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 MakeReconciler = Callable[[ClusterKey, Shared], ClusterReconciler]
 

@@ -14,7 +14,6 @@ from quorate_protocol.file_limit import raise_file_limit
 
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.clusters import Clusters
-from quorate_operator.handlers.commands import AnnotationCommands
 from quorate_operator.handlers.entities.entities import Entities
 from quorate_operator.handlers.entities.kind_handlers import (
     KindHandler,
@@ -37,10 +36,10 @@ from quorate_operator.runtime.kubernetes.api import POD, ApiError, KubernetesApi
 from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
 from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
+from quorate_operator.web.commands import AnnotationCommands
 from quorate_operator.web.limits import LimitLog
-from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 LEADER_LEASE = "quorate-operator"
 """The default name of the Lease of leader election."""

@@ -39,7 +39,7 @@ from quorate_operator.handlers.statuses import (
 )
 from quorate_operator.handlers.validation import ValidationResult, validate
 from quorate_operator.models.manifests import ManifestError
-from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.nodes import first_node_id
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
@@ -59,7 +59,7 @@ from quorate_operator.runtime.loop import (
     ReconcileLoop,
     RequeuePolicy,
 )
-from quorate_operator.web.port import ClusterKey, ClusterSnapshot
+from quorate_operator.web.snapshots import ClusterKey, ClusterSnapshot
 
 REQUEUE_POLICY = RequeuePolicy(
     working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=1_000, retry_ms_max=60_000

@@ -7,7 +7,7 @@ from quorate_operator.models.base import ANNOTATION_PAUSE
 from quorate_operator.models.manifests import ManifestError, load_object
 from quorate_operator.models.v1alpha1 import KafkaBroker
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind, Object
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 ResourceMap = dict[ClusterKey, Object]
 KOPF_PREFIX = "kopf.quorate.dev"

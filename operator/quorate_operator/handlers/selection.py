@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning import steps
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, KubernetesApi, Object
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 SPLIT_CLUSTER = "SplitCluster"
 """The reason in conditions and Events of a resource whose cluster has resources that the operator does not select."""

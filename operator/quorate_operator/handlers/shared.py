@@ -15,8 +15,7 @@ from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind, KubernetesApi, Object
 from quorate_operator.runtime.loop import RequeuePolicy
-from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 CONCURRENT_OBSERVATIONS_MAX = 16
 """How many clusters are observed at the same time. Steps don't count: one may take a node's whole grace period."""

@@ -14,8 +14,7 @@ from pydantic_core import ErrorDetails
 
 from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.listeners import Listener
-from quorate_operator.models.node_ids import first_node_id
-from quorate_operator.models.nodes import NodeIds
+from quorate_operator.models.nodes import NodeIds, first_node_id
 from quorate_operator.models.object_names import certificate_name
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.secrets import Secret, SecretManifest

@@ -36,8 +36,7 @@ from quorate_operator.models.listeners import (
     ControllerListeners,
     Listener,
 )
-from quorate_operator.models.node_ids import first_node_id
-from quorate_operator.models.nodes import BrokerNode, ControllerNode, Node, NodeIds, own_host
+from quorate_operator.models.nodes import BrokerNode, ControllerNode, Node, NodeIds, first_node_id, own_host
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
     ControllersNetworkPolicy,

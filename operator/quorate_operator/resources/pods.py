@@ -48,15 +48,16 @@ from quorate_operator.resources.names import (
     pod_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
-from quorate_operator.resources.racks import (
+from quorate_operator.resources.shipping import history_of, history_volume, ship_container
+from quorate_operator.resources.topology import (
     RACK_CONTAINER,
     await_rack_command,
+    first_spread,
+    preferred_spread,
     rack_mounts,
     rack_volumes,
     topology_key,
 )
-from quorate_operator.resources.shipping import history_of, history_volume, ship_container
-from quorate_operator.resources.topology import first_spread, preferred_spread
 from quorate_operator.security import java_options, keys_in_use
 
 CONTROLLER_GRACE_S = 30

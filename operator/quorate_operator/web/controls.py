@@ -8,7 +8,7 @@ from quorate_operator.planning.cluster import NodeState
 from quorate_operator.view.cluster import Health, NodeView
 from quorate_operator.view.texts import clock_time, iso_time
 from quorate_operator.web.html import Child, Html, element, fragment
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 TONES: Final[Mapping[Health, str]] = {
     Health.READY: "good",

@@ -23,9 +23,8 @@ from quorate_controller.server.http import HttpPages
 from quorate_controller.server.metrics import MetricsPage, Usage
 from quorate_operator.handlers.health import Liveness, health_server
 from quorate_operator.handlers.metrics import OperatorMetrics
-from quorate_operator.web.port import ClusterKey, CommandError
 from quorate_operator.web.server import COOKIE, StatusPage
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, CommandError, SnapshotRegistry
 from quorate_protocol import bounded_http
 from quorate_protocol.bounded_http.server import HttpServer
 

@@ -19,7 +19,7 @@ from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
 from kubernetes.client import ApiException
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 PAGE_TOKEN = "a-token-of-the-page"
 TIMEOUT_S = 150  # it looks after the clusters of other tests as well

@@ -8,7 +8,7 @@ from quorate_operator.planning.cluster import NodeState, ObservedCluster
 from quorate_operator.planning.steps import Plan, StartNode, WaitFor
 from quorate_operator.runtime.local.status import plan_as_json
 from quorate_operator.view.cluster import ClusterView, is_serving, view_of
-from quorate_operator.web.port import ClusterSnapshot
+from quorate_operator.web.snapshots import ClusterSnapshot
 
 
 def seen(snapshot: ClusterSnapshot) -> ObservedCluster:

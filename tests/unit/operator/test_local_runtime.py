@@ -33,7 +33,7 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.identity import read_identity, settle_identity
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.log_shippers import Shippers
+from quorate_operator.runtime.local.node_process import Shippers
 from typing_extensions import override
 
 pytestmark = pytest.mark.usefixtures("own_ports")

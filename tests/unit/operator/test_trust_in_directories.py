@@ -12,11 +12,10 @@ import pytest
 from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.control_socket import call, serve
-from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.directory import PlayDirectory, UntrustedError, check_peer
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import read_identity
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.trust import UntrustedError, check_peer
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 

@@ -34,7 +34,6 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.rollout import changes
-from quorate_operator.resources.bootstrap import listener_statuses
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
@@ -47,6 +46,7 @@ from quorate_operator.resources.pods import (
     task_pod,
 )
 from quorate_operator.resources.secrets import with_secrets
+from quorate_operator.resources.services import listener_statuses
 from quorate_operator.runtime.kubernetes.addresses import PublishedNames, SecuredAddresses
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,

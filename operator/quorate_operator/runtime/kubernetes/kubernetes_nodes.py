@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import ANNOTATION_RACK
-from quorate_operator.resources.racks import awaits_rack, topology_key
+from quorate_operator.resources.topology import awaits_rack, topology_key
 from quorate_operator.runtime.kubernetes.api import NODE, ApiError, KubernetesApi, Object
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observation import (

@@ -14,10 +14,8 @@ from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Observe
 from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unready_go
 from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
-from quorate_operator.resources.bootstrap import bootstrap_service
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.facts import Context
-from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import (
     CONDITION_IN_SYNC,
     LABEL_NODE_ID,
@@ -31,7 +29,13 @@ from quorate_operator.resources.protection import (
     controllers_budget,
     controllers_policy,
 )
-from quorate_operator.resources.services import PURPOSE_EXPOSURE, exposures, headless_service
+from quorate_operator.resources.services import (
+    PURPOSE_EXPOSURE,
+    bootstrap_service,
+    exposures,
+    headless_service,
+    ingresses,
+)
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,

@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.directory import PlayDirectory, UntrustedError, check_peer
 from quorate_operator.runtime.local.errors import NotAnsweringError, NotRunningError, PlayError
-from quorate_operator.runtime.local.trust import UntrustedError, check_peer
 
 SOCKET_NAME = "control.sock"
 REQUEST_SIZE_BYTES_MAX = 2 * 1024 * 1024

@@ -33,9 +33,8 @@ from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.forwarders import Publications
 from quorate_operator.runtime.local.identity import ClusterIdentity, write_identity
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.log_shippers import Shippers
 from quorate_operator.runtime.local.machine_addresses import complete, knows_controllers
-from quorate_operator.runtime.local.node_process import LocalNode, StartedWith
+from quorate_operator.runtime.local.node_process import LocalNode, Shippers, StartedWith
 from quorate_operator.runtime.local.server_properties import advertised_in
 from quorate_operator.security import security_config
 

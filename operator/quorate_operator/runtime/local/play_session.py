@@ -25,7 +25,7 @@ from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import LOG_SIZE_BYTES_MAX
-from quorate_operator.runtime.local.client_files import write_client_files
+from quorate_operator.runtime.local.client_files import write_client_files, write_tools
 from quorate_operator.runtime.local.control_socket import call
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import KafkaUnavailableError, PlayError
@@ -40,7 +40,6 @@ from quorate_operator.runtime.local.layout import QUORATE, Layout
 from quorate_operator.runtime.local.machine_addresses import complete
 from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka
 from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
-from quorate_operator.runtime.local.tool_scripts import write_tools
 
 DEFAULT_ROOT = Path(".quorate")
 MANIFEST_SIZE_BYTES_MAX = 16 * 1024 * 1024

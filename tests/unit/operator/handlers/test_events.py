@@ -6,8 +6,7 @@ from typing import Any, cast
 import pytest
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.runtime.kubernetes.api import ApiError
-from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 KEY = ClusterKey("kafka", "quorum")
 ABOUT = {

@@ -10,7 +10,7 @@ from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
 from quorate_operator.runtime.kubernetes.api import Kind
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 KEY = ClusterKey("kafka", "quorum")
 Object = dict[str, Any]

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from quorate_operator.handlers import reconciler as reconciler_module
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.runtime.loop import PassResult, RequeuePolicy
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 KEY = ClusterKey("kafka", "quorum")
 FAULTS_TOTAL = b'quorate_reconcile_faults_total{kind="KafkaController",namespace="kafka"} 2.0'

@@ -12,7 +12,7 @@ from quorate_operator.handlers.selection import is_guarded
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning import steps
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 KEY = ClusterKey("kafka", "quorum")
 SELECTOR = LabelSelector.parse("operator in (blue, teal),team")

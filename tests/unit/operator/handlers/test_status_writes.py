@@ -8,7 +8,7 @@ from kit.reconciles import shared_parts
 from quorate_operator.handlers import reconciler as reconciler_module
 from quorate_operator.handlers.reconciler import PROGRESS_INTERVAL_MS, ClusterReconciler
 from quorate_operator.runtime.kubernetes.api import BROKERS, Kind
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 Object = dict[str, Any]
 

@@ -9,7 +9,7 @@ from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from kit.java.tls import Certificates
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, AuthenticationError
-from quorate_operator.gateway.contacts import NodeClients
+from quorate_operator.gateway.node_clients import NodeClients
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Role
 from quorate_operator.runtime.kubernetes.addresses import SecuredAddresses

@@ -2,7 +2,7 @@
 
 import pytest
 from quorate_operator.models.manifests import ManifestError, load_manifests
-from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.nodes import first_node_id
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
 POOL = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {name: %s}, spec: {controllers: quorum%s}}"

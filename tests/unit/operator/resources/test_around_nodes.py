@@ -9,10 +9,8 @@ from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.resources.bootstrap import bootstrap_service, listener_statuses
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
-from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import node_labels, owner_references
 from quorate_operator.resources.protection import (
     brokers_budget,
@@ -21,8 +19,11 @@ from quorate_operator.resources.protection import (
     controllers_policy,
 )
 from quorate_operator.resources.services import (
+    bootstrap_service,
     exposures,
     headless_service,
+    ingresses,
+    listener_statuses,
     publications_of,
     published_service,
 )

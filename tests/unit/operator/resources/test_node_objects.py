@@ -28,8 +28,8 @@ from quorate_operator.resources.pods import (
     rebuild_quorum_arguments,
     task_pod,
 )
-from quorate_operator.resources.racks import RACK_CONTAINER, await_rack_command
 from quorate_operator.resources.shipping import SHIP_CONTAINER
+from quorate_operator.resources.topology import RACK_CONTAINER, await_rack_command
 from quorate_protocol.properties import parse_properties
 
 LONGEST = "q" * 52

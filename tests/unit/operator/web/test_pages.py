@@ -22,8 +22,8 @@ from quorate_operator.web.controls import Access
 from quorate_operator.web.html import VOID, Html
 from quorate_operator.web.pages import cluster_list, cluster_page, list_page, not_found_page
 from quorate_operator.web.picture import quorum_picture
-from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
 from quorate_operator.web.sections import cluster_sections
+from quorate_operator.web.snapshots import ClusterEvent, ClusterKey, ClusterSnapshot
 
 READ_ONLY = Access()
 UNLOCKED = Access(can_unlock=True, csrf="genuine")

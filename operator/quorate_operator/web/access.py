@@ -1,10 +1,18 @@
-"""Sessions of users who entered the token, in memory, each with a CSRF token. Pure but for randomness."""
+"""Access to the status page: sessions, live pages, and the host names of requests. Pure but for randomness.
+
+A site in a user's browser can point its own name at the address of this page (DNS rebinding) and would then read it.
+Such a request has the site's name in its Host header, so that other names are refused.
+"""
 
 import hmac
 import secrets
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 SESSION_MS: Final = 8 * 3_600_000
 SESSIONS_MAX: Final = 100
@@ -14,6 +22,10 @@ TOKEN_LENGTH_MIN: Final = 16
 """Characters of the token. An attacker may have many addresses, so its length is what limits guessing."""
 ADDRESSES_MAX: Final = 1024
 """Addresses whose failures are remembered; the one that failed longest ago is forgotten."""
+STREAMS_OF_STRANGERS_MAX: Final = 100
+STREAMS_OF_ADDRESS_MAX: Final = 50
+STREAMS_OF_ADMINISTRATORS_MAX: Final = 50
+STREAMS_OF_SESSION_MAX: Final = 10
 
 
 class TooManyFailuresError(Exception):
@@ -94,3 +106,82 @@ class Sessions:
     def is_genuine(session: Session, csrf: str) -> bool:
         """Whether a form came from a page of this session."""
         return hmac.compare_digest(csrf.encode(), session.csrf.encode())
+
+
+class TooManyStreamsError(Exception):
+    """A share is used up. The message has the bound."""
+
+
+class StreamShares:
+    """Counts the open streams. An administrator is a user with a session."""
+
+    def __init__(self) -> None:
+        self._of_address: Counter[Hashable] = Counter()
+        self._of_session: Counter[Hashable] = Counter()
+
+    @contextmanager
+    def taken(self, address: str, session: str | None) -> Iterator[None]:
+        """Counts a stream while the context is open. Raises TooManyStreamsError."""
+        if session is None:
+            counts, key = self._of_address, address
+            bounds = (
+                (STREAMS_OF_STRANGERS_MAX, "without a login"),
+                (STREAMS_OF_ADDRESS_MAX, "of your address"),
+            )
+        else:
+            counts, key = self._of_session, session
+            bounds = (
+                (STREAMS_OF_ADMINISTRATORS_MAX, "of administrators"),
+                (STREAMS_OF_SESSION_MAX, "of your session"),
+            )
+        for count, (streams_max, whose) in zip((counts.total(), counts[key]), bounds, strict=True):
+            if count >= streams_max:
+                raise TooManyStreamsError(f"{streams_max} live pages {whose} are already open")
+        counts[key] += 1
+        try:
+            yield
+        finally:
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
+
+
+class AllowedHosts:
+    """IP addresses and localhost, which no site can have for a name, and the names that were configured."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = frozenset(name.lower().rstrip(".") for name in names)
+
+    def allow(self, host: str) -> bool:
+        """Whether a Host header, with or without a port, names this page."""
+        name = _name_of(host)
+        if name is None:
+            return False
+        if name == "localhost" or name.endswith(".localhost") or name in self._names:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def check_host(name: str) -> str:
+    """Returns a name that may be configured. Raises ValueError."""
+    if _name_of(name) != name.lower() or ":" in name:
+        raise ValueError(
+            f"{name!r}: must be a host name without scheme and port, for instance quorate.example.com"
+        )
+    return name
+
+
+def _name_of(host: str) -> str | None:
+    try:
+        parts = urlsplit(f"//{host}")
+        name = parts.hostname
+        _ = parts.port
+    except ValueError:
+        return None
+    if name is None or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        return None
+    return name.lower().rstrip(".") or None

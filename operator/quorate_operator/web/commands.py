@@ -11,11 +11,11 @@ from quorate_operator.runtime.kubernetes.api import (
     KubernetesApi,
     Object,
 )
-from quorate_operator.web.port import ClusterKey, CommandError
+from quorate_operator.web.snapshots import ClusterKey, CommandError
 
 
 class AnnotationCommands:
-    """Implements `web.port.Commands`."""
+    """Implements `Commands`."""
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
