@@ -218,14 +218,14 @@ def _config_changes(
     return [AlterConfig(topic=topic, values=values, resets=resets, present=present)]
 
 
-def is_same_value(one: str, other: str) -> bool:
+def is_same_value(value: str, other: str) -> bool:
     """Whether Kafka takes two texts for the same value. It returns numbers in its own spelling: 0.5 for 0.50."""
-    if one == other:
+    if value == other:
         return True
-    if [part.strip() for part in one.split(",")] == [part.strip() for part in other.split(",")]:
+    if [part.strip() for part in value.split(",")] == [part.strip() for part in other.split(",")]:
         return True
-    if {one.strip().lower(), other.strip().lower()} <= {"true", "false"}:
-        return one.strip().lower() == other.strip().lower()
+    if {value.strip().lower(), other.strip().lower()} <= {"true", "false"}:
+        return value.strip().lower() == other.strip().lower()
     with suppress(InvalidOperation):  # not two numbers
-        return Decimal(one.strip()) == Decimal(other.strip())
+        return Decimal(value.strip()) == Decimal(other.strip())
     return False

@@ -360,7 +360,9 @@ def acl_in_words(binding: AclBinding) -> str:
     pattern, entry = binding.pattern, binding.entry
     prefix = " prefix" if pattern.pattern_type is PatternType.PREFIXED else ""
     host = "" if entry.host == "*" else f" from {entry.host}"
-    names = [word_of(one.name) for one in (entry.permission_type, entry.operation, pattern.resource_type)]
+    names = [
+        word_of(member.name) for member in (entry.permission_type, entry.operation, pattern.resource_type)
+    ]
     return f"{names[0]} {names[1]} on {names[2]}{prefix} {pattern.name}{host}"
 
 

@@ -103,7 +103,11 @@ class KafkaGateway:
                 return None
             log_dirs, log_levels, _ = await asyncio.gather(
                 self._describe_log_dirs(
-                    {one: at for one, at in brokers.items() if draining or one in directories_of}
+                    {
+                        broker_id: at
+                        for broker_id, at in brokers.items()
+                        if draining or broker_id in directories_of
+                    }
                 ),
                 self._describe_log_levels(loggers),
                 self._ask_min_insync(brokers, answering),
@@ -182,7 +186,7 @@ class KafkaGateway:
             if isinstance(response, str)
         }
         # A former leader that was suspended may still claim to lead.
-        return max(led, key=lambda one: one.described.leader_epoch, default=None)
+        return max(led, key=lambda response: response.described.leader_epoch, default=None)
 
     async def _await_leader(self) -> _Led | None:
         """Returns the quorum as its leader describes it; None if nobody leads it for LEADER_WAIT_S."""
@@ -300,7 +304,7 @@ class KafkaGateway:
 
     async def _answering(self, brokers: Mapping[int, Address]) -> frozenset[int]:
         # Each broker is asked itself, because the others consider a dead broker unfenced until its session ends.
-        responses = await asyncio.gather(*(self._is_unfenced(*one) for one in brokers.items()))
+        responses = await asyncio.gather(*(self._is_unfenced(*broker) for broker in brokers.items()))
         return frozenset(broker for broker, response in zip(brokers, responses, strict=True) if response)
 
     async def _is_unfenced(self, broker_id: int, address: Address) -> bool:

@@ -163,8 +163,8 @@ class Acl(Model):
     @model_validator(mode="after")
     def _operations_are_of_the_type(self) -> Self:
         supported = [
-            "".join(part.capitalize() for part in one.name.split("_"))
-            for one in SUPPORTED_OPERATIONS[ResourceType[enum_name(self.resource.type)]]
+            "".join(part.capitalize() for part in operation.name.split("_"))
+            for operation in SUPPORTED_OPERATIONS[ResourceType[enum_name(self.resource.type)]]
         ]
         for operation in self.operations:
             if self.operations.count(operation) > 1:

@@ -43,7 +43,9 @@ def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
 
     A Certificate stays ready while it is renewed in time.
     """
-    conditions = {one["type"]: one for one in certificate.get("status", {}).get("conditions") or ()}
+    conditions = {
+        condition["type"]: condition for condition in certificate.get("status", {}).get("conditions") or ()
+    }
     ready, issuing = conditions.get("Ready"), conditions.get("Issuing")
     if ready is None:
         return _NOT_LOOKED_AT

@@ -366,10 +366,10 @@ def _start_command(config: str, options: Sequence[str]) -> list[str]:
 
 def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Object]:
     """Returns environment variables, those of the template last: a variable may refer to those before it."""
-    names = {one.get("name") for one in given}
+    names = {item.get("name") for item in given}
     return [
         *(variable for variable in variables if variable["name"] not in names),
-        *(dict(one) for one in given),
+        *(dict(item) for item in given),
     ]
 
 

@@ -165,7 +165,7 @@ def publications_of(service: Mapping[str, object]) -> tuple[Publication, ...]:
 
 def _published_text(publications: Sequence[Publication]) -> str:
     entries = []
-    for publication in sorted(publications, key=lambda one: one.address):
+    for publication in sorted(publications, key=lambda publication: publication.address):
         entry = {
             "host": publication.address.host,
             "port": publication.address.port,

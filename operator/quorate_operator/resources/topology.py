@@ -82,8 +82,10 @@ def first_spread(context: Context, node: DesiredNode) -> list[Object]:
         return preferred_spread(context, node)
     selector = _selector(context, node.role)
     required = topology_key(context, node.pool) or HOSTNAME
-    preferred = [one for one in preferred_spread(context, node) if one["topologyKey"] != required]
-    # Machines that accept no such pods are not counted: those of the control plane, cordoned ones.
+    preferred = [
+        constraint for constraint in preferred_spread(context, node) if constraint["topologyKey"] != required
+    ]
+    # Nodes that accept no such pods are not counted, such as those of the control plane, and cordoned ones.
     strict = {"whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor"}
     return [_constraint(required, selector) | strict, *preferred]
 

@@ -38,7 +38,7 @@ class NameProbes:
         self, desired: DesiredCluster, before: Iterable[Verification]
     ) -> Mapping[int, tuple[Verification, ...]]:
         """Returns the verifications to store for each desired node that is present; `before` are the stored ones."""
-        known = {(one.node_id, one.address): one for one in before}
+        known = {(verification.node_id, verification.address): verification for verification in before}
         verified = {}
         for node in desired.nodes:
             seen = self.nodes.get(node.node_id)
@@ -48,17 +48,17 @@ class NameProbes:
                 self._verification(address, seen, known.get((node.node_id, address)))
                 for address in _awaited(node, seen)
             )
-            verified[node.node_id] = tuple(one for one in found if one is not None)
+            verified[node.node_id] = tuple(verification for verification in found if verification is not None)
         return verified
 
     def with_verified(self, verified: Iterable[Verification]) -> Mapping[Address, Reached]:
         """Returns the probes; where nothing answers, a verified name leads to its node while that is stopped."""
         probes = dict(self.probes)
-        for one in verified:
-            found = probes.get(one.address)
-            if not self.nodes[one.node_id].state.runs and (found is None or found.node_id is None):
-                probes[one.address] = Reached(
-                    at_ms=one.at_ms, node_id=one.node_id, cluster_id=self.cluster_id
+        for verification in verified:
+            found = probes.get(verification.address)
+            if not self.nodes[verification.node_id].state.runs and (found is None or found.node_id is None):
+                probes[verification.address] = Reached(
+                    at_ms=verification.at_ms, node_id=verification.node_id, cluster_id=self.cluster_id
                 )
         return probes
 

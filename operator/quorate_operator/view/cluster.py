@@ -220,7 +220,7 @@ class ClusterView:
         is_drained = name in self.drained_pools and not is_controllers
         nodes = sorted(
             (member for member in members if member.is_desired or is_drained),
-            key=lambda one: one.seen.node_id,
+            key=lambda node: node.seen.node_id,
         )
         own = {member.seen.node_id for member in members}
         wanted = self.versions.get(name, frozenset())
@@ -265,7 +265,7 @@ def view_of(
         next=_next(steps, plan),
         lifecycle=desired.lifecycle if desired is not None else None,
         problem=problem,
-        cluster_id=next((one for one in known if one), None),
+        cluster_id=next((cluster_id for cluster_id in known if cluster_id), None),
         formed_as=formation.cluster_id if formation is not None else None,
         is_formed=formation is not None and formation.is_formed,
         is_observed=observed is not None,
@@ -328,7 +328,7 @@ def _next(steps: tuple[StepView, ...], plan: Plan | None) -> str:
     if steps:
         return f"waits for {steps[0].step.reason}"
     if plan.postponed:
-        until_ms = min(one.until_ms for one in plan.postponed)
+        until_ms = min(restart.until_ms for restart in plan.postponed)
         return (
             f"nothing to do before {opening(until_ms)}, when {len(plan.postponed)} node(s) may be restarted"
         )
@@ -378,11 +378,13 @@ def _node_ids(step: Step) -> set[int]:
 def _nodes(
     desired: DesiredCluster | None, observed: ObservedCluster, plan: Plan | None, label: Label
 ) -> tuple[NodeView, ...]:
-    postponed = {one.node_id: one.until_ms for one in (plan.postponed if plan is not None else ())}
+    postponed = {
+        restart.node_id: restart.until_ms for restart in (plan.postponed if plan is not None else ())
+    }
     wanted = {node.node_id: node for node in desired.nodes} if desired is not None else {}
     kafka = observed.kafka
     order = [
-        *(one for one in wanted if one in observed.nodes),
+        *(node_id for node_id in wanted if node_id in observed.nodes),
         *sorted(observed.nodes.keys() - wanted.keys()),
     ]
     return tuple(
@@ -421,11 +423,15 @@ def _quorum(observed: ObservedCluster) -> QuorumView:
         return QuorumView(
             described=None, voters=known, observers=(), majority=needed, caught_up=0, spare=-needed
         )
-    voters = tuple(_replica(observed, quorum, one, is_voter=True) for _, one in sorted(quorum.voters.items()))
+    voters = tuple(
+        _replica(observed, quorum, voter, is_voter=True) for _, voter in sorted(quorum.voters.items())
+    )
     observers = tuple(
-        _replica(observed, quorum, one, is_voter=False)
-        for one in sorted(quorum.observers, key=lambda one: (one.node_id, one.directory_id or ""))
-        if _role_of(observed, one.node_id) is Role.CONTROLLER
+        _replica(observed, quorum, observer, is_voter=False)
+        for observer in sorted(
+            quorum.observers, key=lambda observer: (observer.node_id, observer.directory_id or "")
+        )
+        if _role_of(observed, observer.node_id) is Role.CONTROLLER
     )
     caught_up = sum(voter.caught_up for voter in voters)
     return QuorumView(
@@ -439,20 +445,20 @@ def _quorum(observed: ObservedCluster) -> QuorumView:
 
 
 def _replica(
-    observed: ObservedCluster, quorum: ObservedQuorum, one: ObservedVoter, *, is_voter: bool
+    observed: ObservedCluster, quorum: ObservedQuorum, replica: ObservedVoter, *, is_voter: bool
 ) -> ReplicaView:
-    node = observed.nodes.get(one.node_id)
+    node = observed.nodes.get(replica.node_id)
     leader = quorum.voters.get(quorum.leader_id)
     end = leader.log_end_offset if leader is not None else quorum.high_watermark
     return ReplicaView(
-        node_id=one.node_id,
-        directory_id=one.directory_id,
+        node_id=replica.node_id,
+        directory_id=replica.directory_id,
         state=node.state if node is not None else None,
-        endpoint=next(iter(one.endpoints.values()), None),
-        is_leader=is_voter and one.node_id == quorum.leader_id,
+        endpoint=next(iter(replica.endpoints.values()), None),
+        is_leader=is_voter and replica.node_id == quorum.leader_id,
         is_voter=is_voter,
-        caught_up=one.caught_up,
-        lag=max(0, end - one.log_end_offset),
+        caught_up=replica.caught_up,
+        lag=max(0, end - replica.log_end_offset),
     )
 
 
@@ -473,11 +479,11 @@ def _registrations(observed: ObservedCluster) -> tuple[RegistrationView, ...] | 
     blocks = _blocks(judged) if ghosts else {}
     return tuple(
         RegistrationView(
-            registration=one,
+            registration=registration,
             is_ghost=node_id in ghosts,
             blocks=tuple(blocks.get(node_id, ())) if node_id in ghosts else (),
         )
-        for node_id, one in sorted(observed.kafka.registrations.items())
+        for node_id, registration in sorted(observed.kafka.registrations.items())
     )
 
 
@@ -500,8 +506,8 @@ def _addresses(desired: DesiredCluster | None, observed: ObservedCluster) -> tup
     }
 
     def holder(address: Address) -> tuple[int, str]:
-        one = published.get(address)
-        return wanted[address] if one is None else (one.node_id, one.listener)
+        publication = published.get(address)
+        return wanted[address] if publication is None else (publication.node_id, publication.listener)
 
     return tuple(
         AddressView(

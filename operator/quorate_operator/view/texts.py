@@ -123,6 +123,6 @@ def size_words(size_bytes: int | None) -> str:
     return UNKNOWN if size_bytes is None else format_bytes(size_bytes)
 
 
-def counted(count: int, one: str, several: str) -> str:
+def counted(count: int, singular: str, several: str) -> str:
     """`1 record`, `2 records`."""
-    return f"{count} {one if count == 1 else several}"
+    return f"{count} {singular if count == 1 else several}"

@@ -79,7 +79,9 @@ class Sessions:
         if not hmac.compare_digest(token.strip().encode(), self._token.encode()):
             self._note_failure(address, failures, now_ms)
             return None
-        self._sessions = {name: one for name, one in self._sessions.items() if one.until_ms > now_ms}
+        self._sessions = {
+            name: session for name, session in self._sessions.items() if session.until_ms > now_ms
+        }
         while len(self._sessions) >= SESSIONS_MAX:
             self._sessions.pop(next(iter(self._sessions)))
         name = secrets.token_urlsafe(32)

@@ -189,17 +189,17 @@ def nothing_observed() -> Html:
     return element("p", "Nothing was observed yet.", class_="quiet")
 
 
-def _controller_row(key: ClusterKey, node: NodeView | None, one: ReplicaView, access: Access) -> Html:
-    role = "leader" if one.is_leader else "voter" if one.is_voter else "observer"
+def _controller_row(key: ClusterKey, node: NodeView | None, replica: ReplicaView, access: Access) -> Html:
+    role = "leader" if replica.is_leader else "voter" if replica.is_voter else "observer"
     cells: list[Child] = [
         role,
-        state(str(one.state) if one.state is not None else "not here", tone_of(one), node),
-        UNKNOWN if one.lag is None else counted(one.lag, "record", "records"),
-        element("code", one.directory_id) if one.directory_id else UNKNOWN,
+        state(str(replica.state) if replica.state is not None else "not here", tone_of(replica), node),
+        UNKNOWN if replica.lag is None else counted(replica.lag, "record", "records"),
+        element("code", replica.directory_id) if replica.directory_id else UNKNOWN,
     ]
     if access.csrf is not None:
         cells.append(restart_form(key, node, access.csrf))
-    return row(one.node_id, cells)
+    return row(replica.node_id, cells)
 
 
 def _idle_controller_row(node: NodeView, columns: int) -> Html:
@@ -214,7 +214,7 @@ def broker_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
     if not view.is_observed:
         return fragment(title, nothing_observed())
     nodes = sorted(
-        (node for node in view.nodes if node.seen.role is Role.BROKER), key=lambda one: one.seen.node_id
+        (node for node in view.nodes if node.seen.role is Role.BROKER), key=lambda node: node.seen.node_id
     )
     if not nodes:
         return fragment(title, element("p", "No broker is desired.", class_="quiet"))
@@ -270,20 +270,20 @@ def registration_section(view: ClusterView) -> Html:
         return fragment(title, element("p", "No node is registered yet.", class_="quiet"))
     found = sorted(
         view.registrations,
-        key=lambda one: (not one.is_ghost, one.registration.role, one.registration.node_id),
+        key=lambda found: (not found.is_ghost, found.registration.role, found.registration.node_id),
     )
     columns = ["Node", "Role", "State", "metadata.version", "Endpoints"]
-    rows = [_registration_row(one) for one in found[:ROWS_SHOWN_MAX]]
+    rows = [_registration_row(registration) for registration in found[:ROWS_SHOWN_MAX]]
     boxes = [
         element(
             "div",
-            element("strong", f"Ghost {one.registration.node_id}"),
+            element("strong", f"Ghost {ghost.registration.node_id}"),
             " ",
-            _ghost_words(one.blocks),
+            _ghost_words(ghost.blocks),
             class_="box warn",
         )
-        for one in found
-        if one.is_ghost
+        for ghost in found
+        if ghost.is_ghost
     ]
     return fragment(title, boxes, table("Registrations", columns, rows), more(len(found)))
 
@@ -298,21 +298,23 @@ def _ghost_words(blocks: Sequence[Block]) -> str:
 
 
 def _registration_row(view: RegistrationView) -> Html:
-    one = view.registration
+    registration = view.registration
     if view.is_ghost:
         word = said("ghost", "bad")
-    elif one.fenced:
+    elif registration.fenced:
         word = said("fenced", "warn")
-    elif one.in_controlled_shutdown:
+    elif registration.in_controlled_shutdown:
         word = said("leaving", "warn")
     else:
         word = said("in use", "good")
-    lowest, highest = one.features.get(METADATA_VERSION, (0, 0))
+    lowest, highest = registration.features.get(METADATA_VERSION, (0, 0))
     ends = [
-        element("div", f"{name} ", element("code", str(at))) for name, at in sorted(one.endpoints.items())
+        element("div", f"{name} ", element("code", str(at)))
+        for name, at in sorted(registration.endpoints.items())
     ]
     return row(
-        one.node_id, [str(one.role), word, f"{lowest} to {highest}" if highest else UNKNOWN, ends or "none"]
+        registration.node_id,
+        [str(registration.role), word, f"{lowest} to {highest}" if highest else UNKNOWN, ends or "none"],
     )
 
 
@@ -329,15 +331,15 @@ def address_section(view: ClusterView) -> Html:
     return fragment(title, table("Addresses", columns, rows), more(len(view.addresses)))
 
 
-def _address_row(one: AddressView, cluster_id: str | None) -> Html:
-    published = one.publication
+def _address_row(view: AddressView, cluster_id: str | None) -> Html:
+    published = view.publication
     return row(
-        element("code", str(one.address)),
+        element("code", str(view.address)),
         [
-            one.node_id,
-            one.listener,
-            _window(published, one.is_desired),
-            _reached(one.reached, one.node_id, cluster_id),
+            view.node_id,
+            view.listener,
+            _window(published, view.is_desired),
+            _reached(view.reached, view.node_id, cluster_id),
             UNKNOWN if published is None or published.connections is None else published.connections,
         ],
     )

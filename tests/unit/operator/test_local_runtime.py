@@ -330,7 +330,7 @@ async def test_a_history_that_can_not_be_kept_stops_nothing(
     def fail(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(Shippers, "keep", fail)
+    monkeypatch.setattr(Shippers, "run", fail)
     desired = stage.layout.desired
     await stage.infrastructure.keep(desired, ObservedCluster(nodes={}, quorum=None))
     assert "the history is not shipped: no space left" in caplog.text

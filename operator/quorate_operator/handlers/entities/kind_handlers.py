@@ -113,8 +113,8 @@ class TopicHandler:
         seen: Sequence[Seen],
         kafka: ObservedKafka,  # noqa: ARG002
     ) -> Mapping[str, ObservedTopic | ServerError | None]:
-        found = await observe_topics(client, (self.name_of(one.resource) for one in seen))
-        return {uid_of(one.resource): found[self.name_of(one.resource)] for one in seen}
+        found = await observe_topics(client, (self.name_of(item.resource) for item in seen))
+        return {uid_of(item.resource): found[self.name_of(item.resource)] for item in seen}
 
     def plan(
         self,
@@ -157,20 +157,20 @@ class UserHandler:
         seen: Sequence[Seen],
         kafka: ObservedKafka,  # noqa: ARG002
     ) -> Mapping[str, ObservedUser]:
-        users = [_user(one.resource) for one in seen]
+        users = [_user(item.resource) for item in seen]
         names, principals = {user.user_name for user in users}, {user.principal for user in users}
         facts = await observe_users(client, sorted(names), sorted(principals))
         secrets = await asyncio.gather(*map(self._secret, users))
         certificates = await asyncio.gather(*map(self._certificate, users))
         return {
-            uid_of(one): ObservedUser(
-                mechanisms=facts.mechanisms.get(one.user_name, frozenset()),
-                acls=None if facts.acls is None else facts.acls.get(one.principal, frozenset()),
-                quotas=facts.quotas.get(one.principal.partition(":")[2], {}),
+            uid_of(user): ObservedUser(
+                mechanisms=facts.mechanisms.get(user.user_name, frozenset()),
+                acls=None if facts.acls is None else facts.acls.get(user.principal, frozenset()),
+                quotas=facts.quotas.get(user.principal.partition(":")[2], {}),
                 secret=secret,
                 certificate=certificate,
             )
-            for one, secret, certificate in zip(users, secrets, certificates, strict=True)
+            for user, secret, certificate in zip(users, secrets, certificates, strict=True)
         }
 
     async def _secret(self, user: KafkaUser) -> ObservedSecret | None:
@@ -260,10 +260,10 @@ class RebalanceHandler:
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, ObservedBalance]:
         return {
-            uid_of(one.resource): await observe_rebalance(
-                client, _rebalance(one.resource), HadRebalance.of_status(one.status), kafka
+            uid_of(item.resource): await observe_rebalance(
+                client, _rebalance(item.resource), HadRebalance.of_status(item.status), kafka
             )
-            for one in seen
+            for item in seen
         }
 
     def plan(
@@ -300,7 +300,7 @@ def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object
 
 
 def _is_owned(item: Object, user: KafkaUser) -> bool:
-    return any(one["uid"] == user.metadata.uid for one in item["metadata"].get("ownerReferences", ()))
+    return any(owner["uid"] == user.metadata.uid for owner in item["metadata"].get("ownerReferences", ()))
 
 
 def uid_of(resource: Entity) -> str:

@@ -86,7 +86,8 @@ class FactsSource:
             secrets=self.secrets(),
             unreadable_secrets=frozenset(self._unreadable),
             certificates={
-                one["metadata"]["name"]: why_not_issued(one) for one in self._objects.of_kind(CERTIFICATE)
+                certificate["metadata"]["name"]: why_not_issued(certificate)
+                for certificate in self._objects.of_kind(CERTIFICATE)
             },
             formation=formation,
             volumes={node_id: volumes_in_use(found) for node_id, found in objects.items() if found.claims},

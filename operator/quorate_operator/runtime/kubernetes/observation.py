@@ -135,7 +135,7 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         state=state,
         directory_id=directory_id,
         has_volume=bool(objects.claims),
-        volumes={volume_id: volume_of(volume_id, one) for volume_id, one in objects.claims.items()},
+        volumes={volume_id: volume_of(volume_id, claim) for volume_id, claim in objects.claims.items()},
         unreachable_host=unreachable_host,
         # ForgetNode removes the configuration and leaves the claim.
         is_forgotten=pod is None and objects.config is None,
@@ -163,7 +163,11 @@ def volume_of(volume_id: int, claim: Object) -> ObservedVolume:
         capacity = None if given is None else quantity_bytes(str(given))
     except (KeyError, ValueError):
         return volume
-    conditions = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    conditions = {
+        condition["type"]: condition
+        for condition in status.get("conditions") or ()
+        if condition["status"] == "True"
+    }
     progress = next((conditions[kind] for kind in _RESIZES if kind in conditions), None)
     return replace(
         volume,
@@ -211,7 +215,7 @@ def verifications_of(objects: NodeObjects) -> tuple[Verification, ...]:
 
 def verified_text(verified: Iterable[Verification]) -> str | None:
     """Returns the annotation that `verifications_of` reads; None without verifications."""
-    times = {str(one.address): one.at_ms for one in verified}
+    times = {str(verification.address): verification.at_ms for verification in verified}
     return json.dumps(times, sort_keys=True) if times else None
 
 
@@ -226,7 +230,7 @@ def formatted_directory_id(pod: Object | None) -> str | None:
 
 
 def is_suspicious(pod: Object) -> bool:
-    """Whether the state of a pod depends on its machine: it is not ready, or its deletion does not complete."""
+    """Whether the state of a pod depends on its Kubernetes node: it is not ready, or its deletion does not complete."""
     if not pod["spec"].get("nodeName"):
         return False
     if pod["metadata"].get("deletionTimestamp") is not None:
@@ -238,12 +242,14 @@ def is_suspicious(pod: Object) -> bool:
     )
 
 
-def is_node_gone(machine: Object | None) -> bool:
-    """Whether a machine no longer answers the control plane, or was removed."""
-    if machine is None:
+def is_node_gone(node: Object | None) -> bool:
+    """Whether a Kubernetes node no longer answers the control plane, or was removed."""
+    if node is None:
         return True
     ready = [
-        one["status"] for one in machine.get("status", {}).get("conditions", ()) if one["type"] == "Ready"
+        condition["status"]
+        for condition in node.get("status", {}).get("conditions", ())
+        if condition["type"] == "Ready"
     ]
     return ready == ["Unknown"]
 
@@ -263,11 +269,13 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
         reason = (
             ": ".join(status[part] for part in ("reason", "message") if status.get(part)) or f"pod {phase}"
         )
-        ended = [_time_ms(one) for one in _ends(pod)]
-        at_ms = max((one for one in ended if one is not None), default=None)
+        ended = [_time_ms(text) for text in _ends(pod)]
+        at_ms = max((time_ms for time_ms in ended if time_ms is not None), default=None)
         at_ms = at_ms or _time_ms(pod["metadata"]["creationTimestamp"]) or 0
         return NodeState.CRASHED, {"exited_at_ms": at_ms, "exit_reason": reason, "exits_in_a_row": 1}
-    main = next((one for one in _statuses(pod, "containerStatuses") if one["name"] == NODE_CONTAINER), None)
+    main = next(
+        (status for status in _statuses(pod, "containerStatuses") if status["name"] == NODE_CONTAINER), None
+    )
     running = (main or {}).get("state", {}).get("running")
     problem = _problem(pod)
     if main is None or running is None:
@@ -279,9 +287,10 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
 
 
 def _problem(pod: Object) -> str | None:
-    for one in pod.get("status", {}).get("conditions", ()):
-        if one["type"] == "PodScheduled" and one["status"] == "False":
-            return f"{one.get('reason', 'Unschedulable')}: {one.get('message', 'no machine to run it on')}"
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            reason = condition.get("reason", "Unschedulable")
+            return f"{reason}: {condition.get('message', 'no node to run it on')}"
     for status in (*_statuses(pod, "initContainerStatuses"), *_statuses(pod, "containerStatuses")):
         state = status.get("state", {})
         waiting = state.get("waiting") or {}

@@ -159,8 +159,8 @@ def _with_client(tool: Tool, layout: Layout) -> str:
     if not any(option.values()):
         return ""
     added = {
-        role: f'set -- "$@" {one}' if tool.address_last else f'set -- {one}"$@"'
-        for role, one in option.items()
+        role: f'set -- "$@" {arguments}' if tool.address_last else f'set -- {arguments}"$@"'
+        for role, arguments in option.items()
     }
     return (
         'case " $* " in\n'

@@ -106,8 +106,8 @@ class PlayDirectory:
     def volumes(self, label: str) -> dict[int, Path]:
         """The log directories of a node by volume id. Volume 0 is missing while nothing is in it."""
         node = self.node(label)
-        found = [one for one in node.iterdir() if one.is_dir()] if node.is_dir() else []
-        by_id = {_volume_id(one.name): one for one in found}
+        found = [path for path in node.iterdir() if path.is_dir()] if node.is_dir() else []
+        by_id = {_volume_id(path.name): path for path in found}
         return {
             volume_id: path
             for volume_id, path in by_id.items()

@@ -171,7 +171,7 @@ class Publications:
     """
 
     def __init__(self, published: Iterable[Publication], own_address: OwnAddress, keep: Keep) -> None:
-        self._published = {one.address: one for one in published}
+        self._published = {publication.address: publication for publication in published}
         self._forwarders: dict[Address, Forwarder] = {}
         self._total = ForwardedTotal(raise_file_limit())
         self._own_address = own_address
@@ -180,24 +180,26 @@ class Publications:
     def current(self) -> tuple[Publication, ...]:
         """Returns every address that points at a node."""
         return tuple(
-            replace(one, connections=self._forwarders[address].connections)
+            replace(publication, connections=self._forwarders[address].connections)
             if address in self._forwarders
-            else one
-            for address, one in self._published.items()
+            else publication
+            for address, publication in self._published.items()
         )
 
     def add_own(self, desired: DesiredCluster) -> None:
         """Publishes the own addresses that nodes advertise: they listen there as soon as they run."""
         own = own_publications(desired, self._own_address, clock.now_ms())
-        missing = [one for one in own if one.address not in self._published]
-        self._published.update({one.address: one for one in missing})
+        missing = [publication for publication in own if publication.address not in self._published]
+        self._published.update({publication.address: publication for publication in missing})
         if missing:
             self._write()
 
     async def resume(self) -> None:
         """Publishes the addresses again that the last supervisor published. Raises PlayError."""
-        for one in self._published.values():
-            await self._open(one.address, self._own_address(one.node_id, one.listener))
+        for publication in self._published.values():
+            await self._open(
+                publication.address, self._own_address(publication.node_id, publication.listener)
+            )
 
     async def publish(self, action: PublishAddress) -> None:
         """Points an address at a node. Raises PlayError; StepError while it points at another node."""

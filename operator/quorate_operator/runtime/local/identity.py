@@ -144,7 +144,9 @@ def settle_identity(
         directory.directory_id_of(node.label, cluster_id)  # refuses a node of another cluster
     scattered = _scattered_port(directory)
     wanted = [wanted_port for node in desired.nodes for wanted_port in _wanted_ports(node, scattered)]
-    ports = _Ports(kept, running, fixed=frozenset(one.fixed for one in wanted if one.fixed is not None))
+    ports = _Ports(
+        kept, running, fixed=frozenset(listener.fixed for listener in wanted if listener.fixed is not None)
+    )
     nodes = {node.node_id: _node_identity(node, kept, ports, scattered) for node in desired.nodes}
     if ports.problems:
         raise PlayError("\n".join(ports.problems))
@@ -226,7 +228,7 @@ class _Ports:
         self._fixed = fixed
         nodes = kept.nodes if kept else {}
         self._kept = {port for node in nodes.values() for port in node.ports.values()}
-        self._published = {one.address.port for one in (kept.publications if kept else ())}
+        self._published = {publication.address.port for publication in (kept.publications if kept else ())}
         self._ours = {
             port for node_id in running if node_id in nodes for port in nodes[node_id].ports.values()
         }
@@ -313,7 +315,7 @@ def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> Clus
         content = _with_formation(content, directory)
     # Directories of earlier versions have host and port in place of the address.
     addressed = {
-        name: [{"address": (one.get("host"), one.get("port")), **one} for one in content.get(name, ())]
+        name: [{"address": (item.get("host"), item.get("port")), **item} for item in content.get(name, ())]
         for name in ("publications", "verifications")
     }
     # Those have the paths of Java and of the jars, too, which are not used.

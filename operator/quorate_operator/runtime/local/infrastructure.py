@@ -343,7 +343,7 @@ class LocalInfrastructure:
 
     def _revision_of(self, node: LocalNode) -> Mapping[str, str]:
         started = node.started_with
-        controllers = frozenset(one.node_id for one in self.layout.desired.of_role(Role.CONTROLLER))
+        controllers = frozenset(node.node_id for node in self.layout.desired.of_role(Role.CONTROLLER))
         known = "known" if knows_controllers(started.controllers, controllers) else "gone"
         return {**started.revision, "controllers": known}
 

@@ -124,7 +124,7 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
     """Returns the layout of a manifest; writes nothing. See `settle_identity`. Raises PlayError."""
     manifests = _load(request.manifest, request.source)
     directory = request.directory
-    if any(one in str(directory.path) for one in ":}") and manifests.secrets:
+    if any(character in str(directory.path) for character in ":}") and manifests.secrets:
         raise PlayError(
             f"{directory.path}: Kafka can't read Secrets under a path with ':' or '}}'; choose another --dir"
         )
@@ -212,7 +212,7 @@ def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozen
 def _check_protocols(current: Layout, edited: Layout, running: frozenset[int]) -> None:
     """Refuses another protocol between nodes that run: restarted ones and others could not talk to each other."""
     running_pools = {current.identity.nodes[node_id].pool for node_id in running}
-    before = {one.metadata.name: one.spec.listeners[0] for one in current.manifests.resources}
+    before = {resource.metadata.name: resource.spec.listeners[0] for resource in current.manifests.resources}
     for resource in edited.manifests.resources:
         name, after = resource.metadata.name, resource.spec.listeners[0]
         if name in running_pools and name in before and before[name].protocol != after.protocol:

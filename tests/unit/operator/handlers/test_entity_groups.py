@@ -356,11 +356,8 @@ async def test_an_invalid_resource_stalls_alone() -> None:
     assert bench.condition("good", "Ready")[0] == "True"
 
 
-async def test_a_fault_of_the_operator_does_not_end_the_group(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fault_of_the_operator_does_not_end_the_group(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    monkeypatch.setattr(bench.group, "_requeue_policy", requeue_policy_of(60))
     bench.faults = [ValueError("no such field")]
     made = asyncio.Event()
     bench.server.on_write = lambda _: made.set()
