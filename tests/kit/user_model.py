@@ -8,8 +8,8 @@ from quorate_operator.entities.plan import Change
 from quorate_operator.entities.users import (
     AddAcls,
     AlterQuotas,
+    CreateSecret,
     DeleteCredentials,
-    MakeSecret,
     ObservedSecret,
     ObservedUser,
     RemoveAcls,
@@ -35,7 +35,7 @@ class UserModel:
         """Carry out one change."""
         user = self.user
         match change:
-            case MakeSecret():
+            case CreateSecret():
                 assert user.secret is None, "AlreadyExists"
                 self._made += 1
                 secret = ObservedSecret(version=f"made/{self._made}", password=f"p{self._made}", is_own=True)

@@ -136,7 +136,9 @@ def plan_topic(
         return EntityPlan(
             changes=(create,),
             status=_status(name, managedConfig=sorted(spec.config)),
-            note=f"the topic {name} was deleted by somebody; it is created anew" if stored.topic_id else None,
+            note=f"the topic {name} was deleted outside the operator, and is created again"
+            if stored.topic_id
+            else None,
         )
     changes: list[Change] = []
     refusals: list[Refusal] = []
@@ -197,10 +199,12 @@ def _status(name: str, **known: object) -> dict[str, object]:
 
 def _found(name: str, topic_id: str | None, stored: StoredTopic) -> str | None:
     if not stored.is_managed:
-        return f"the topic {name} exists, and is kept as this resource has it from now on"
+        return f"the topic {name} exists, and is managed by this resource from now on"
     if stored.topic_id in (None, topic_id):
         return None
-    return f"the topic {name} was made anew by somebody: its id was {stored.topic_id} and is {topic_id}"
+    return (
+        f"the topic {name} was recreated outside the operator: its id was {stored.topic_id} and is {topic_id}"
+    )
 
 
 def _config_changes(

@@ -82,7 +82,7 @@ NOTHING_STORED: Final = StoredUser()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MakeSecret:
+class CreateSecret:
     """A new Secret with a random password, which is not known before it is stored."""
 
     name: str
@@ -92,7 +92,7 @@ class MakeSecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeepCertificate:
+class ApplyCertificate:
     """The Certificate by which cert-manager issues the user's certificate is created, or changed."""
 
     text: str
@@ -129,7 +129,7 @@ class AddAcls:
 
     @property
     def text(self) -> str:
-        return f"add {'; '.join(map(acl_in_words, self.bindings))}"
+        return f"add {'; '.join(map(acl_text, self.bindings))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class RemoveAcls:
 
     @property
     def text(self) -> str:
-        return f"remove {'; '.join(map(acl_in_words, self.bindings))}"
+        return f"remove {'; '.join(map(acl_text, self.bindings))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +169,8 @@ def plan_user(
     reserved = sorted(_principals(resource) & kafka.reserved)
     if reserved:
         message = (
-            f"{reserved[0]} is a super user or logs in for nodes or the operator: it is not kept by a "
-            "resource; choose another userName"
+            f"{reserved[0]} is a super user or logs in for nodes or the operator: it is not managed by "
+            "a resource; choose another userName"
         )
         return EntityPlan(refusals=(Refusal(code=RESERVED, message=message),))
     changes: list[Change] = []
@@ -199,7 +199,7 @@ def plan_user(
 
 
 def _principals(resource: KafkaUser) -> frozenset[str]:
-    """Returns as whom the user may act: its principal, and those of a certificate of its name."""
+    """Returns the principals of the user: its own, and those of a certificate of its name."""
     name = resource.user_name
     issued = (f"User:CN={name}", f"User:{name}") if resource.is_issued else ()
     return frozenset((resource.principal, *issued))
@@ -237,8 +237,8 @@ def _plan_credentials(
         return
     where = f"spec.authentication.secretName: {resource.secret_name!r}"
     if secret is None and resource.has_own_secret:
-        text = f"make the Secret {resource.secret_name} with a random password"
-        changes.append(MakeSecret(name=resource.secret_name, user=user, mechanism=mechanism, text=text))
+        text = f"create the Secret {resource.secret_name} with a random password"
+        changes.append(CreateSecret(name=resource.secret_name, user=user, mechanism=mechanism, text=text))
     elif secret is None:
         refusals.append(
             Refusal(code=SECRET_MISSING, message=f"{where}: no such Secret; it must have {PASSWORD}")
@@ -298,7 +298,7 @@ def _plan_certificate(
         refusals.append(Refusal(code=SECRET_TAKEN, message=message))
     elif certificate is None or not certificate.is_as_wanted:
         text = f"ask the {issuer.kind} {issuer.name} for a certificate of {subject}"
-        changes.append(KeepCertificate(text=text))
+        changes.append(ApplyCertificate(text=text))
     elif certificate.problem is not None or secret is None:
         why = certificate.problem or f"there is no Secret {name} yet"
         return (f"the certificate of {subject}: {why}",)
@@ -315,7 +315,7 @@ def _plan_acls(
     )
     if observed.acls is None:
         if desired:
-            message = "spec.acls: the cluster has no authorizer, and lets everybody do everything"
+            message = "spec.acls: the cluster has no authorizer, so that every user may do everything"
             refusals.append(Refusal(code=NO_AUTHORIZER, message=message))
         return
     missing, surplus = desired - observed.acls, observed.acls - desired
@@ -355,7 +355,7 @@ def bindings_of(acl: Acl, principal: str) -> tuple[AclBinding, ...]:
     )
 
 
-def acl_in_words(binding: AclBinding) -> str:
+def acl_text(binding: AclBinding) -> str:
     """`Allow Read on Topic orders`."""
     pattern, entry = binding.pattern, binding.entry
     prefix = " prefix" if pattern.pattern_type is PatternType.PREFIXED else ""

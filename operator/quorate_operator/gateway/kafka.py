@@ -1,4 +1,4 @@
-"""The gateway: asks controllers and brokers for facts, and applies the steps that Kafka's RPCs do."""
+"""The gateway to Kafka: observes controllers and brokers, and applies the steps of Kafka's RPCs."""
 
 import asyncio
 import logging
@@ -27,9 +27,9 @@ from quorate_operator.planning.steps import KafkaAction, StepError
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_MS = 3_000
-"""Time limit for the answer of one node, the same as for a probe: a node that takes longer is not in service."""
+"""Time limit for the response of one node, as for a probe: a node that takes longer is not in service."""
 IMAGE_TIMEOUT_MS = 10_000
-"""Time limit for the image to catch up; the next look continues from there."""
+"""Time limit for the image to catch up; the next observation continues from there."""
 LOG_DIRS_TIMEOUT_MS = 5_000
 LOG_DIRS_AGE_MS_MAX = 10_000
 STATIC_CONFIG_AGE_MS_MAX = 60_000
@@ -43,7 +43,7 @@ LEADER_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Led:
-    """The quorum as its leader described it, and what else the leader said."""
+    """The quorum as its leader described it, with kraft.version and cluster id."""
 
     described: QuorumDescription
     at_ms: int
@@ -67,15 +67,15 @@ class KafkaGateway:
         self._live: LiveImage | None = None
         self._live_of = ""
         self._live_at: tuple[int, Address] | None = None
-        self._looking = asyncio.Lock()
+        self._observing = asyncio.Lock()
         self._counted: tuple[object, int, object, Counts] | None = None
         self._log_dirs: dict[int, LogDirs] = {}
         self._log_dirs_at_ms = 0
         self._static_min_insync = 1
         self._static_min_insync_at_ms = 0
         self._problem: str | None = None
-        self._said: dict[Address, str] = {}
-        """Why a controller was not found to lead, of those that were asked last."""
+        self._reasons: dict[Address, str] = {}
+        """Why each controller that was asked last does not lead."""
 
     @property
     def problem(self) -> str | None:
@@ -94,9 +94,11 @@ class KafkaGateway:
         Partitions are reported of `draining` brokers alone, levels of the `loggers` that are named, by node, and log
         directories of the brokers `directories_of`.
         """
-        async with self._looking:
+        async with self._observing:
             self._controllers, self._brokers = dict(controllers), dict(brokers)
-            await self._contacts.keep({Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()})
+            await self._contacts.retain(
+                {Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()}
+            )
             led, answering = await asyncio.gather(self._find_leader(), self._answering(brokers))
             if led is None:
                 self._problem = None
@@ -110,7 +112,7 @@ class KafkaGateway:
                     }
                 ),
                 self._describe_log_levels(loggers),
-                self._ask_min_insync(brokers, answering),
+                self._update_min_insync(brokers, answering),
             )
             live = await self._followed(led)
             if live is None:
@@ -146,7 +148,7 @@ class KafkaGateway:
         return await probe(addresses, node_ids, self._security_of)
 
     async def apply(self, action: KafkaAction) -> None:
-        async with self._looking:
+        async with self._observing:
             if isinstance(action, NodeAction):
                 await perform_at_node(action, self._client_of(action.node_id))
                 self._log_dirs_at_ms = 0
@@ -154,9 +156,9 @@ class KafkaGateway:
             for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
                 led = await self._await_leader()
                 if led is None:
-                    said = "; ".join(f"{address}: {text}" for address, text in self._said.items())
+                    reasons = "; ".join(f"{address}: {text}" for address, text in self._reasons.items())
                     raise StepError(
-                        f"{action.reason}: no controller answers as the leader of the quorum ({said})"
+                        f"{action.reason}: no controller answers as the leader of the quorum ({reasons})"
                     )
                 live = await self._followed(led)
                 if live is None:
@@ -180,7 +182,7 @@ class KafkaGateway:
         # Each controller has its own client, so that one that hangs does not delay the others.
         responses = await asyncio.gather(*map(self._as_led_by, addresses))
         led = [response for response in responses if isinstance(response, _Led)]
-        self._said = {
+        self._reasons = {
             address: response
             for address, response in zip(addresses, responses, strict=True)
             if isinstance(response, str)
@@ -189,10 +191,10 @@ class KafkaGateway:
         return max(led, key=lambda response: response.described.leader_epoch, default=None)
 
     async def _await_leader(self) -> _Led | None:
-        """Returns the quorum as its leader describes it; None if nobody leads it for LEADER_WAIT_S."""
+        """Returns the quorum as its leader describes it; None without a leader for LEADER_WAIT_S."""
         try:
             async with asyncio.timeout(LEADER_WAIT_S):
-                while (led := await self._find_leader()) is None:  # noqa: ASYNC110 - nobody announces a leader
+                while (led := await self._find_leader()) is None:  # noqa: ASYNC110 - no node announces a leader
                     await asyncio.sleep(LEADER_POLL_S)
                 return led
         except TimeoutError:
@@ -208,7 +210,7 @@ class KafkaGateway:
                 features = await client.describe_features()
                 cluster = await client.describe_cluster()
         except (AdminError, TimeoutError) as error:
-            return str(error) or f"no answer in {ASK_TIMEOUT_MS} ms"
+            return str(error) or f"no response in {ASK_TIMEOUT_MS} ms"
         if described.high_watermark < 0:
             return "it has committed nothing in its epoch yet"
         return _Led(
@@ -241,7 +243,7 @@ class KafkaGateway:
         config = self._contacts.config(Role.CONTROLLER, led.address)
         contacts = {node_id: admin_address(address) for node_id, address in self._controllers.items()}
         live = self._live
-        # A cluster that was created anew or restored from a backup has another history.
+        # A cluster that was recreated, or restored from a backup, has another history.
         if live is not None and (self._live_of != led.cluster_id or live.epoch > led.described.leader_epoch):
             self._live = None
             await live.close()
@@ -263,7 +265,7 @@ class KafkaGateway:
             if counted_index is index and revision == index.revision and counted_key == key:
                 return counts
         if index.num_partitions > PARTITIONS_COUNTED_IN_PLACE_MAX:
-            # Nobody else reads or changes the image meanwhile: `_looking` is held.
+            # The image does not change meanwhile: `_observing` is held.
             counts = await asyncio.to_thread(facts.count_partitions, image, general, own)
         else:
             counts = facts.count_partitions(image, general, own)
@@ -273,7 +275,7 @@ class KafkaGateway:
     # Single nodes
 
     def _client_of(self, node_id: int) -> AdminClient | None:
-        """Returns a client that asks this node; None if the last look found no such node."""
+        """Returns a client of this node alone; None if the last observation found no such node."""
         if node_id in self._controllers:
             return self._contacts.client(Role.CONTROLLER, self._controllers[node_id])
         if node_id in self._brokers:
@@ -340,16 +342,16 @@ class KafkaGateway:
         except (AdminError, TimeoutError):
             return None
 
-    async def _ask_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
-        """Asks a broker for the static `min.insync.replicas` now and then: the metadata has only dynamic configs."""
+    async def _update_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
+        """Reads the static `min.insync.replicas` of a broker each minute: the metadata has only dynamic configs."""
         now_ms = clock.now_ms()
         if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
             return
         broker_id = min(answering)
         client = self._contacts.client(Role.BROKER, brokers[broker_id])
-        asked = await _broker_config(client, broker_id, MIN_INSYNC_REPLICAS)
-        if asked is not None:
-            self._static_min_insync = int(asked)
+        value = await _broker_config(client, broker_id, MIN_INSYNC_REPLICAS)
+        if value is not None:
+            self._static_min_insync = int(value)
             self._static_min_insync_at_ms = now_ms
 
 

@@ -1,4 +1,4 @@
-"""Connections to single nodes, each asked by itself at the address where the operator reaches it."""
+"""Connections to single nodes, at the addresses where the operator reaches them."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ CLIENT_ID = "quorate-operator"
 REQUEST_TIMEOUT_MS = 5_000
 
 SecurityOf = Callable[[Address], SecurityConfig | None]
-"""Returns how the listener at an address is secured, and how the operator logs in there; None if it is not known."""
+"""Returns how the listener at an address is secured, and how the operator logs in; None for an unknown address."""
 
 
 def admin_address(address: Address) -> AdminAddress:
@@ -22,7 +22,7 @@ def admin_address(address: Address) -> AdminAddress:
 
 
 class NodeClients:
-    """Keeps a client for each node from one request to the next. Close it."""
+    """A client for each node, kept between requests. Close it."""
 
     def __init__(self, security_of: SecurityOf) -> None:
         self._security_of = security_of
@@ -49,7 +49,7 @@ class NodeClients:
             self._clients[key] = config.security, AdminClient(config)
         return self._clients[key][1]
 
-    async def keep(self, contacts: Mapping[Role, Iterable[Address]]) -> None:
+    async def retain(self, contacts: Mapping[Role, Iterable[Address]]) -> None:
         """Closes the connections to all other nodes, and those whose certificates or passwords have changed."""
         kept = {(role, address) for role, addresses in contacts.items() for address in addresses}
         gone = [
@@ -60,4 +60,4 @@ class NodeClients:
         await asyncio.gather(*(client.close() for _, client in gone))
 
     async def close(self) -> None:
-        await self.keep({})
+        await self.retain({})

@@ -1,4 +1,4 @@
-"""Finds out which node answers at an address: connects once, asks, and disconnects."""
+"""Probes of addresses: which node of which cluster answers there."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -29,11 +29,11 @@ PROBES_AT_ONCE_MAX = 32
 async def probe(
     addresses: Iterable[Address], node_ids: frozenset[int], security_of: SecurityOf
 ) -> Mapping[Address, Reached]:
-    """Returns who answers at each address. Only node ids in `node_ids` are recognized.
+    """Returns the node that answers at each address. Only node ids in `node_ids` are recognized.
 
-    A listener that is not known is asked in plain text, and over TLS if it expects that. A certificate is checked
-    before a login is sent; without a login the node's answer identifies it. Where clients log in with tokens alone,
-    the certificate is checked and nothing is asked: the answer is anonymous.
+    An unknown listener is probed in plain text, and over TLS if it expects that. A certificate is checked before a
+    login is sent; without a login the node's response identifies it. Where clients log in with tokens alone, only the
+    certificate is checked: the result is anonymous.
     Each address takes at most PROBE_TIMEOUT_MS; PROBES_AT_ONCE_MAX addresses are probed at the same time.
     """
     room = asyncio.Semaphore(PROBES_AT_ONCE_MAX)
@@ -51,7 +51,7 @@ async def _reached(address: Address, node_ids: frozenset[int], security: Securit
         async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
             cluster_id, node_id = await _ask(address, node_ids, security or SecurityConfig())
     except TimeoutError:
-        return Reached(at_ms=clock.now_ms(), error=f"no answer from {address} in {PROBE_TIMEOUT_MS} ms")
+        return Reached(at_ms=clock.now_ms(), error=f"no response from {address} in {PROBE_TIMEOUT_MS} ms")
     except (AdminError, OSError, ValueError) as error:  # ValueError: a name that can't be one
         return Reached(at_ms=clock.now_ms(), error=str(error))
     return Reached(at_ms=clock.now_ms(), cluster_id=cluster_id, node_id=node_id)
@@ -73,7 +73,7 @@ async def _ask(
 async def _ask_over(
     address: Address, node_ids: frozenset[int], security: SecurityConfig
 ) -> tuple[str | None, int | None]:
-    """`security` of SASL without a login: it is not known who answers."""
+    """Returns cluster id and node id; (None, None) for a SASL listener without a login."""
     connection = await Connection.open(
         admin_address(address), client_id=CLIENT_ID, timeout_ms=PROBE_TIMEOUT_MS, security=security
     )
@@ -129,7 +129,7 @@ async def _node_id(connection: Connection, node_ids: frozenset[int]) -> int | No
 def _raise_if_forbidden(response: Any) -> None:
     for result in response.results:
         if result.error_code is ErrorCode.cluster_authorization_failed:
-            raise ServerError(result.error_code, "to tell nodes apart needs DESCRIBE_CONFIGS on the cluster")
+            raise ServerError(result.error_code, "identifying a node needs DESCRIBE_CONFIGS on the cluster")
 
 
 async def _confirm(connection: Connection, identity: Identity) -> None:
@@ -138,5 +138,6 @@ async def _confirm(connection: Connection, identity: Identity) -> None:
         await connection.verify(identity, PROBE_TIMEOUT_MS)
     except RebootstrapRequiredError:
         raise ServerError(
-            ErrorCode.rebootstrap_required, f"it tells the configuration of {identity.node_id} and is not it"
+            ErrorCode.rebootstrap_required,
+            f"it reports the configuration of node {identity.node_id}, but is another node",
         ) from None

@@ -49,7 +49,7 @@ _NOT_NEEDED = frozenset(
         ErrorCode.no_reassignment_in_progress,
     }
 )
-"""Errors of requests that are done already, or became impossible since. The next look observes the result."""
+"""Errors of requests that are done already, or became impossible since. The next observation has the result."""
 
 
 @dataclass(slots=True)

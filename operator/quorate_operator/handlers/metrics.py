@@ -19,19 +19,19 @@ class OperatorMetrics:
         self._resources: dict[tuple[str, str], set[str]] = {}
         self._paused: dict[tuple[str, str], set[str]] = {}
         """uids by kind and namespace."""
-        self.reconciliations = self._counter("reconciliations", "Looks at a cluster, with what followed.")
-        self.successful = self._counter("reconciliations_successful", "Those that ended well.")
-        self.failed = self._counter("reconciliations_failed", "Those that ended with an error.")
-        self.faults = self._counter("reconcile_faults", "Faults of the operator: a loop or a look ended.")
+        self.reconciliations = self._counter("reconciliations", "Passes over a cluster or its entities.")
+        self.successful = self._counter("reconciliations_successful", "Passes that succeeded.")
+        self.failed = self._counter("reconciliations_failed", "Passes that failed.")
+        self.faults = self._counter("reconcile_faults", "Faults of the operator in a pass.")
         self.duration = Histogram(
             "quorate_reconciliations_duration_seconds",
-            "How long a look and the steps that followed took.",
+            "Duration of a pass, including its steps.",
             _LABELS,
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self.resources = self._gauge("resources", "Resources that the operator sees.")
-        self.paused = self._gauge("resources_paused", "Those that are paused.")
+        self.resources = self._gauge("resources", "Resources that the operator selects.")
+        self.paused = self._gauge("resources_paused", "Resources that are paused.")
         self.steps = Counter(
             "quorate_steps",
             "Steps of plans that were done, by kind of step and result.",
@@ -52,7 +52,7 @@ class OperatorMetrics:
         )
         self.http_limits = Counter(
             "quorate_limited_connections",
-            "Connections that a limit of an HTTP server refused, closed or held back.",
+            "Connections that a limit of an HTTP server refused, closed or delayed.",
             ("server", "limit"),
             registry=self.registry,
         )

@@ -1,4 +1,4 @@
-"""Operators that share a Kubernetes cluster by label selectors: what one of them may do, and when it has to wait.
+"""Label selectors, by which operators share a Kubernetes cluster: what each may do, and when it waits.
 
 While labels are changed one resource after the other, two operators see parts of a Kafka cluster. Neither may take
 its part for the whole: without its KafkaController a deleted pool would not be drained. So both wait.
@@ -23,10 +23,10 @@ _GUARDED = (
     steps.UnregisterBroker,
     steps.RebuildQuorum,
 )
-"""Changes of membership: done by one process alone, on a fresh look."""
+"""Changes of membership: one process at a time applies them, on a fresh plan."""
 _GUARDED_BETWEEN_OPERATORS = (steps.FormCluster, steps.StopNode, steps.DeleteVolume)
-"""With a selector, also these: an operator may not know yet that a cluster was taken from it, and two operators must
-not stop different controllers at the same time."""
+"""With a selector, also these: two operators must not stop different controllers at the same time while a cluster
+moves from one to the other."""
 
 
 def is_selected(selector: LabelSelector, body: Object) -> bool:
@@ -46,7 +46,7 @@ async def unselected(
         quorum = await api.get(CONTROLLERS, *key)
         if quorum is not None and not is_selected(selector, quorum):
             found[quorum["metadata"]["uid"]] = quorum
-    # Only those that do not match are listed: mostly none.
+    # Only those that do not match are listed, of which there are usually none.
     for opposite in selector.opposites():
         pools, _ = await api.list(BROKERS, key.namespace, str(opposite))
         found |= {pool["metadata"]["uid"]: pool for pool in pools if pool["spec"]["controllers"] == key.name}

@@ -1,8 +1,8 @@
-"""Decides which spec of each resource is used: the present one, or, while that is invalid, the last valid one. Pure.
+"""Validates the resources of a cluster: each is used with its present spec or, if invalid, its last valid one. Pure.
 
-A mistake affects only its own resource: the others go on, and its nodes are kept running as they are. Where resources
-contradict each other, for instance two pools that claim the same node id, what was accepted before wins over what
-changed, and the older pool over the newer one.
+A mistake affects only its own resource, whose nodes keep running as they are. Where resources contradict each other,
+for instance two pools that claim the same node id, an accepted spec wins over a changed one, and the older pool over
+the newer one.
 """
 
 from collections.abc import Mapping
@@ -53,10 +53,10 @@ class ValidationResult:
 
 
 def validate(resources: ClusterResources, before: Accepted) -> ValidationResult:
-    """Judges the resources of a cluster whose KafkaController exists.
+    """Validates the resources of a cluster whose KafkaController exists.
 
-    `before` has what was accepted at the last look. It is empty after a start of the operator; the statuses of
-    refused resources then have the accepted specs.
+    `before` has the specs that were accepted in the last pass. It is empty when the operator starts; then the
+    statuses of refused resources have them.
     """
     assert resources.quorum is not None
     return _Validator(resources, before).judged()

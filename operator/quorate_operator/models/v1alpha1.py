@@ -175,7 +175,7 @@ class _PoolSpec(Model):
             for node_id in listed:
                 if not first <= node_id <= last:
                     raise ValueError(
-                        f"{field}: {node_id} is none of this pool's node ids, which go from {first} to {last}"
+                        f"{field}: {node_id} is not a node id of this pool, which has {first} to {last}"
                     )
                 if listed.count(node_id) > 1:
                     raise ValueError(f"{field}: {node_id} is listed more than once")
@@ -226,10 +226,10 @@ def _check_template(where: str, template: str | None, replicas: int) -> None:
 _NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || {0}.contains('{{pod}}')"
 
 
-_MACHINE = "kubernetes.io/hostname"
-_ONE_MACHINE = (
-    "ReadWriteOnce is for controllers on one machine: must be ReadWriteMany when replicas is more than 1, unless "
-    f"template.nodeSelector names a {_MACHINE}"
+_HOSTNAME = "kubernetes.io/hostname"
+_ON_ONE_NODE = (
+    "ReadWriteOnce is for controllers on one node: must be ReadWriteMany when replicas is more than 1, unless "
+    f"template.nodeSelector names a {_HOSTNAME}"
 )
 
 
@@ -266,8 +266,8 @@ class KafkaControllerSpec(_PoolSpec):
             {
                 "rule": "!has(self.history) || !has(self.history.storage) || self.replicas <= 1 || "
                 "self.history.storage.accessMode != 'ReadWriteOnce' || "
-                f"'{_MACHINE}' in self.template.nodeSelector",
-                "message": f"history.storage.accessMode: {_ONE_MACHINE}",
+                f"'{_HOSTNAME}' in self.template.nodeSelector",
+                "message": f"history.storage.accessMode: {_ON_ONE_NODE}",
             },
         )
     )
@@ -311,12 +311,12 @@ class KafkaControllerSpec(_PoolSpec):
     )
     network_policy: ControllersNetworkPolicy = Field(
         default_factory=ControllersNetworkPolicy,
-        description="Who may connect to the controllers, where the network enforces it.",
+        description="Peers that may connect to the controllers, where the network enforces it.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     authorization: Authorization | None = Field(
         default=None,
-        description="Authorization by ACLs on controllers and brokers. Off without it: whoever gets in may do "
+        description="Authorization by ACLs on controllers and brokers. Without it, every client that connects may do "
         "everything.",
     )
     scram_users: ScramUsers | None = Field(
@@ -357,9 +357,9 @@ class KafkaControllerSpec(_PoolSpec):
         self._check_hosts(self.nodes, self.listeners)
         _check_template("advertisedHost", self.advertised_host, self.replicas)
         storage = self.history.storage if self.history else None
-        is_on_one_machine = self.replicas <= 1 or _MACHINE in self.template.node_selector
-        if storage is not None and storage.access_mode == "ReadWriteOnce" and not is_on_one_machine:
-            raise ValueError(f"history.storage.accessMode: {storage.access_mode!r}: {_ONE_MACHINE}")
+        is_on_one_node = self.replicas <= 1 or _HOSTNAME in self.template.node_selector
+        if storage is not None and storage.access_mode == "ReadWriteOnce" and not is_on_one_node:
+            raise ValueError(f"history.storage.accessMode: {storage.access_mode!r}: {_ON_ONE_NODE}")
         return self
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:
@@ -436,7 +436,7 @@ class KafkaBrokerSpec(_PoolSpec):
     )
     network_policy: NetworkPolicy = Field(
         default_factory=NetworkPolicy,
-        description="Who may connect to the brokers, where the network enforces it.",
+        description="Peers that may connect to the brokers, where the network enforces it.",
     )
     storage: BrokerStorage = Field(
         default_factory=BrokerStorage, description="The volume of each node, or its volumes."

@@ -98,7 +98,7 @@ def node_pod(
     """Returns the pod that runs a node with these advertised addresses by listener name.
 
     `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins. `is_placed`: it was used
-    before, and may keep the pod on a machine or in a zone.
+    before, and may bind the pod to a node or zone.
     """
     spec = pod_spec(context, node)
     if node.role is Role.BROKER:

@@ -104,7 +104,7 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
         if listener.exposure.source_ranges is not None:
             spec["loadBalancerSourceRanges"] = list(listener.exposure.source_ranges)
         if kind == "NodePort":
-            spec["externalTrafficPolicy"] = "Local"  # clients get the address of the pod's machine
+            spec["externalTrafficPolicy"] = "Local"  # clients get the address of the pod's Kubernetes node
         name = exposure_name(node.pool, node.node_id, listener.name)
         labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_EXPOSURE}
         annotations = {} if is_by_host else dict(listener.exposure.annotations)

@@ -22,7 +22,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def topology_key(context: Context, pool: str) -> str | None:
-    """Returns the label of machines that names the racks of a pool; None if it has none."""
+    """Returns the label of Kubernetes nodes that has the racks of a pool; None without one."""
     found = context.pool(pool)
     return found.spec.rack.topology_key if isinstance(found, KafkaBroker) and found.spec.rack else None
 
@@ -54,7 +54,7 @@ def await_rack_command() -> list[str]:
 
 
 def awaits_rack(pod: Object) -> bool:
-    """Whether a pod was made for a rack that is read from its machine."""
+    """Whether a pod was created for a rack that is read from its Kubernetes node."""
     return any(volume["name"] == _VOLUME and "downwardAPI" in volume for volume in pod["spec"]["volumes"])
 
 
@@ -62,7 +62,7 @@ def preferred_spread(context: Context, node: DesiredNode) -> list[Object]:
     """Returns the template's constraints, or the default ones of a node whose volume may keep it where it is.
 
     Constraints without a selector are about the pods of the node's role. By default no constraint is required: a
-    volume may bind a pod to a machine or zone that has more than its share.
+    volume may bind a pod to a node or zone that has more than its share.
     """
     selector = _selector(context, node.role)
     given = context.pool(node.pool).spec.template.topology_spread_constraints
@@ -74,8 +74,8 @@ def preferred_spread(context: Context, node: DesiredNode) -> list[Object]:
 def first_spread(context: Context, node: DesiredNode) -> list[Object]:
     """Returns the constraints of a node with a new volume, which is created where the pod is scheduled.
 
-    By default, the spread over racks is required where the pool names them, and the spread over machines otherwise.
-    Each machine has the label with its name, while a required label that no machine has would make pods
+    By default, the spread over racks is required where the pool names them, and the spread over nodes otherwise.
+    Each Kubernetes node has the label with its name, while a required label that no node has would make pods
     unschedulable.
     """
     if context.pool(node.pool).spec.template.topology_spread_constraints is not None:

@@ -1,9 +1,9 @@
-"""Verifications: which node an externally managed name led to, stored for the time when nothing answers there. Pure.
+"""Verifications: which node an externally managed name led to, stored while nothing answers there. Pure.
 
-A node is restarted with a new name only after a probe has reached it by that name. During the restart nothing
-answers there, and another operator may have to start the node: so the verification is stored first. Only names that
-a node is to advertise and does not advertise yet are stored. A verification is dropped when the name leads to
-another node, or to none although the node answers by its present name; after `REMEMBERED_MS` it expires.
+A node is restarted with a new name only after a probe has reached it by that name. During the restart nothing answers
+there, and another operator may have to start the node, so the verification is stored first. Only names that a node is
+to advertise and does not advertise yet are stored. A verification is dropped when the name leads to another node, or
+does not answer although the node answers by its present name; it expires after `REMEMBERED_MS`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ RENEWED_MS = 300_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameProbes:
-    """One look at a cluster's nodes and the probes of their names, at `now_ms`."""
+    """A cluster's nodes and the probes of their names, observed at `now_ms`."""
 
     cluster_id: str
     nodes: Mapping[int, ObservedNode]

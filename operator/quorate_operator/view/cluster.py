@@ -1,4 +1,4 @@
-"""What a cluster looks like, computed once from what was desired, observed and planned. Pure.
+"""The view of a cluster, computed once from what was desired, observed and planned. Pure.
 
     view_of(name, desired, observed, plan) -> ClusterView
         handlers/statuses.py       the status of the resources, which `quorate status` and kubectl show
@@ -6,8 +6,8 @@
         web/                       the status page
         runtime/local/status.py    `quorate play status`
 
-A surface renders a view and decides nothing about the cluster. Who is a ghost, who is caught up and how many voters
-can be spared is judged in `planning.registrations`.
+A surface renders a view and decides nothing about the cluster. `planning.registrations` decides which registrations
+are ghosts, which replicas are caught up and how many voters can be lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ from quorate_operator.planning.registrations import judge
 from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
 from quorate_operator.planning.volume_removal import leaving_volumes
-from quorate_operator.view.texts import Label, action_words, in_words
+from quorate_operator.view.texts import Label, action_words, step_text
 
 
 class Health(StrEnum):
@@ -173,7 +173,7 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """A cluster at one moment. `problem` is why the last look or step failed, or why a manifest is refused.
+    """A cluster at one time. `problem` is why the last pass or step failed, or why a manifest is refused.
 
     While nothing was observed, `is_observed` is off and all that follows from observing is empty. `registrations` and
     `offline_partitions` are None while no leader answers.
@@ -350,7 +350,7 @@ def _steps(plan: Plan, label: Label) -> tuple[StepView, ...]:
     return _with_waits(
         StepView(
             step=step,
-            text=in_words(step, label),
+            text=step_text(step, label),
             what="" if isinstance(step, WaitFor) else action_words(step, label),
             is_due=place < due,
         )

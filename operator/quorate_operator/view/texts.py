@@ -1,4 +1,4 @@
-"""Steps, levels, times and sizes in words. Pure."""
+"""Texts of steps, levels, times and sizes. Pure."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -44,7 +44,7 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
 """The verb of each kind of action: to be done, and being done."""
 
 
-def in_words(step: steps.Step, label: Label, *, under_way: bool = False) -> str:
+def step_text(step: steps.Step, label: Label, *, under_way: bool = False) -> str:
     """`start controller-3000: it does not run`; or `starting controller-3000: ...`."""
     if isinstance(step, steps.WaitFor):
         return f"wait for {step.reason}"
@@ -90,7 +90,7 @@ def _object_of_directories(action: steps.CordonDirectories | steps.MoveReplicas,
 
 def action_words(action: steps.Action, label: Label) -> str:
     """Returns what an action does and to which node, without its reason: `Remove voter controller-3002`."""
-    words = in_words(action, label).removesuffix(f": {action.reason}")
+    words = step_text(action, label).removesuffix(f": {action.reason}")
     return words[:1].upper() + words[1:]
 
 
@@ -109,7 +109,7 @@ def level_words(feature: str, level: int) -> str:
 
 
 def iso_time(at_ms: int) -> str:
-    """`2026-11-22T02:14:05Z`, for machines."""
+    """`2026-11-22T02:14:05Z`, for programs."""
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -52,7 +52,7 @@ def check_token(token: str) -> str:
 
 
 class Sessions:
-    """The sessions of users who entered the token; without a token there are none."""
+    """The sessions of users who entered the token; without a token, no session is created."""
 
     def __init__(self, token: str | None) -> None:
         self._token = check_token(token) if token is not None else None

@@ -72,7 +72,7 @@ def _summary(snapshot: ClusterSnapshot, view: ClusterView, access: Access) -> Ht
     if view.offline_partitions:
         offline = counted(view.offline_partitions, "partition", "partitions")
         facts.append(("Offline", element("strong", offline, class_="bad")))
-    facts.append(("Last look", moment(snapshot.at_ms)))
+    facts.append(("Last observation", moment(snapshot.at_ms)))
     return fragment(
         element("p", pill(view.health), " ", view.next, class_="lead"),
         element("p", element("strong", "Problem: "), view.problem, class_="box bad")

@@ -213,7 +213,7 @@ class StatusPage:
         try:
             name = self._sessions.unlock(token, _address_of(request), clock.now_ms())
         except TooManyFailuresError:
-            text = "Too many wrong tokens from your address in the last minute; no further one is looked at."
+            text = "Too many wrong tokens from your address in the last minute; no further token is compared."
             return self._refuse(request, 429, "Too many attempts", text)
         if name is None:
             return self._refuse(request, 403, "Wrong token", "This is not the token of this page.")

@@ -36,8 +36,7 @@ class ClusterEvent:
 class ClusterSnapshot:
     """The observation and plan of a cluster's last reconcile.
 
-    `desired`, `observed` and `plan` are None until the cluster was observed once. `problem` is why that, or a later
-    look, failed.
+    `desired`, `observed` and `plan` are None until the cluster was observed once. `problem` is why observing failed.
     """
 
     key: ClusterKey

@@ -67,7 +67,7 @@ def test_the_port_of_a_machine_is_told_to_clients(brokered: Operated) -> None:
         operated.wait(lambda: _advertised(operated) == str(address), f"{address} to be told to clients")
         operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
         config = operated.core.read_namespaced_config_map(f"{BROKERS}-0", operated.namespace)
-        assert config.metadata.annotations["quorate.dev/machine"] == operated.agent.machine_address
+        assert config.metadata.annotations["quorate.dev/host-ip"] == operated.agent.machine_address
         operated.patch_brokers(listeners=[operated.internal_listener()])
         operated.wait(lambda: operated.brokers_settled(0), "the listener to be gone")
     services = operated.core.list_namespaced_service(operated.namespace).items

@@ -51,7 +51,7 @@ def test_a_user_logs_in_with_the_certificate_that_is_issued(brokered: Operated, 
         "'ca': this Kubernetes has no cert-manager.io/v1 Certificate: install cert-manager",
     )
     install_definitions(operated.core.api_client, [CERT_MANAGER])
-    told("Waiting", f"the certificate of CN={USER}: cert-manager has not looked at it yet")
+    told("Waiting", f"the certificate of CN={USER}: cert-manager has not processed it yet")
     issuer.tell(("Ready", "False", "DoesNotExist", "Issuing"), ("Issuing", "False", "Failed", FAULT))
     told("Waiting", FAULT)
     certificate = issuer.certificate() or {}

@@ -129,5 +129,5 @@ async def test_a_service_of_somebody_else_is_left_alone(
     }
     kubernetes.client.CoreV1Api(api_client).create_namespaced_service(names.namespace, body)
     await names.look()
-    with pytest.raises(StepError, match="the Service c3000 is there already"):
+    with pytest.raises(StepError, match="the Service c3000 exists already"):
         await names.publish(names.address(names.nodes[0]), names.nodes[0])

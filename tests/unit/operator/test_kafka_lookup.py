@@ -92,7 +92,7 @@ def test_missing_java_is_told_with_the_remedy(environment: dict[str, str]) -> No
     [
         ("echo 'java version \"1.8.0_402\"'", "is Java 8; Kafka needs Java 17 or newer"),
         ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11; Kafka needs Java 17 or newer"),
-        ("echo nonsense", "is no Java runtime that tells its version"),
+        ("echo nonsense", "is no Java runtime that reports its version"),
     ],
 )
 def test_unusable_java_is_refused(script: Script, environment: dict[str, str], body: str, fault: str) -> None:

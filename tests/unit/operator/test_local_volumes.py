@@ -97,7 +97,7 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     """A broker that runs; nothing of it is left."""
     directory = PlayDirectory(tmp_path / "cluster")
-    directory.take()
+    directory.lock()
     manifests = load_manifests(MANIFEST, "test")
     asked = desired_cluster(manifests)
     identity = settle_identity(directory, asked)

@@ -127,7 +127,7 @@ def test_property_values_become_what_kafka_reads() -> None:
             "nodeIds: {first: 2147483646}",
             "spec.nodeIds.first: 2147483646: the ids go up to 2147483648, and 2147483647 is the last",
         ),
-        ("nodes: [{nodeId: 1}]", "spec.nodes: 1 is none of this pool's node ids, which go from 3000 to 3099"),
+        ("nodes: [{nodeId: 1}]", "spec.nodes: 1 is not a node id of this pool, which has 3000 to 3099"),
         ("nodes: [{nodeId: 3000}, {nodeId: 3000}]", "spec.nodes: 3000 is listed more than once"),
         ("nodes: [{nodeId: 3000, implementation: go}]", "implementation: 'go': must be 'python' or 'java'"),
     ],

@@ -45,7 +45,7 @@ def desired(spec: str = "", brokers: str = "replicas: 1") -> DesiredCluster:
 def directory(tmp_path: Path) -> Iterator[PlayDirectory]:
     """A directory that is taken."""
     taken = PlayDirectory(tmp_path / "quorum")
-    taken.take()
+    taken.lock()
     yield taken
     taken.release()
 
@@ -105,7 +105,7 @@ def test_what_may_hold_passwords_is_the_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         directory = PlayDirectory(tmp_path / "clusters" / "quorum")
-        directory.take()
+        directory.lock()
         directory.make(directory.node_data("broker-0"))
         config = directory.node("broker-0") / "server.properties"
         for left in (config, config.with_name("server.properties.tmp")):

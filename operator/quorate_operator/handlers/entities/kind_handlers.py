@@ -15,8 +15,8 @@ from quorate_operator.entities.balance_facts import HadRebalance, ObservedBalanc
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.entities.topics import ObservedTopic, StoredTopic, plan_topic, plan_topic_deletion
 from quorate_operator.entities.users import (
-    KeepCertificate,
-    MakeSecret,
+    ApplyCertificate,
+    CreateSecret,
     ObservedCertificate,
     ObservedSecret,
     ObservedUser,
@@ -69,14 +69,14 @@ class KindHandler(Protocol):
     """Fetches, decides and applies for one kind."""
 
     plans_long: bool
-    """Whether `plan` may take so long that a thread does it."""
+    """Whether `plan` runs in a thread, because it may take long."""
 
     @property
     def kind(self) -> Kind:
         """The kind."""
 
     def name_of(self, resource: Entity) -> str:
-        """Returns the name in Kafka, which one resource may have."""
+        """Returns the name in Kafka, which one resource may manage."""
 
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
@@ -137,7 +137,7 @@ class TopicHandler:
 
 
 class UserHandler:
-    """Implements `KindHandler` for KafkaUsers. Their Secrets are read at each look; passwords are made once."""
+    """Implements `KindHandler` for KafkaUsers. Their Secrets are read in each pass; passwords are created once."""
 
     kind = USERS
     plans_long = False
@@ -234,11 +234,11 @@ class UserHandler:
         return plan_user(user, observed, kafka, stored=stored)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
-        if isinstance(change, MakeSecret):
+        if isinstance(change, CreateSecret):
             body = secret_of_user(_user(resource), change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
             await self._api.create(SECRET, _namespace(resource), body)
             return
-        if isinstance(change, KeepCertificate):
+        if isinstance(change, ApplyCertificate):
             await self._api.apply(CERTIFICATE, _namespace(resource), certificate_of_user(_user(resource)))
             return
         assert isinstance(change, UserChange)
@@ -248,7 +248,7 @@ class UserHandler:
 
 
 class RebalanceHandler:
-    """Implements `KindHandler` for KafkaRebalances: a cluster has one balance, which one of them keeps."""
+    """Implements `KindHandler` for KafkaRebalances: a cluster has one balance, which one resource manages."""
 
     kind = REBALANCES
     plans_long = True
@@ -284,7 +284,7 @@ class RebalanceHandler:
         await change_rebalance(client, change)
 
 
-def secret_of_user(user: KafkaUser, change: MakeSecret, password: str) -> Object:
+def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Object:
     """Returns the Secret of a user, which is deleted together with its resource."""
     login = {USERNAME: change.user, PASSWORD: password}
     return {

@@ -1,4 +1,4 @@
-"""What Kubernetes assigns to a cluster: load balancers, node ports, machines; and the Secrets of its listeners."""
+"""What Kubernetes assigns to a cluster: load balancers, node ports, host IPs; and the Secrets of its listeners."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -61,8 +61,8 @@ class FactsSource:
                     for port in service["spec"].get("ports", ()):
                         if port.get("nodePort"):
                             ports[key] = port["nodePort"]
-        # While a node is restarted it is most likely to come back to the machine where it was.
-        machines = {
+        # A restarted node most likely returns to the host where it was.
+        host_ips = {
             node_id: address
             for node_id, found in objects.items()
             if (address := _host_ip_of(found) or annotation(found.config, ANNOTATION_HOST_IP))
@@ -78,7 +78,7 @@ class FactsSource:
             operator_namespace=self._operator_namespace,
             load_balancers=balancers,
             node_ports=ports,
-            machines=machines,
+            host_ips=host_ips,
             configured=configured,
             revisions={
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
@@ -97,7 +97,7 @@ class FactsSource:
         return {name: found for name, (_, found) in self._secrets.items() if found is not None}
 
     async def refresh_secrets(self, manifests: Manifests) -> None:
-        """Refreshes what is known of the Secrets that listeners name, at most half a minute old. Raises ApiError."""
+        """Reads the Secrets that listeners name, if they were read half a minute ago. Raises ApiError."""
         namespace, found = self._objects.namespace, self.secrets()
         uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
         faulty = {use.name for use in uses if use.fault(found, namespace) is not None}
@@ -111,7 +111,7 @@ class FactsSource:
             self._secrets[name] = now, None if secret is None else described_secret(secret)
 
     async def _read(self, name: str) -> Object | None:
-        """Returns a Secret, or None if there is none or the operator may not read it. Raises ApiError."""
+        """Returns a Secret; None if it does not exist, or the operator may not read it. Raises ApiError."""
         self._unreadable.discard(name)
         try:
             return await self._api.get(SECRET, self._objects.namespace, name)
@@ -123,7 +123,7 @@ class FactsSource:
 
 
 async def store_host_ips(objects: ClusterObjects, nodes: Iterable[NodeObjects]) -> None:
-    """Writes to ConfigMaps, which outlive pods and operators, on which machines pods are. Raises ApiError."""
+    """Stores the host IPs of pods in ConfigMaps, which outlive pods and operators. Raises ApiError."""
     for node in nodes:
         address = _host_ip_of(node)
         if (
@@ -135,5 +135,5 @@ async def store_host_ips(objects: ClusterObjects, nodes: Iterable[NodeObjects]) 
 
 
 def _host_ip_of(node: NodeObjects) -> str | None:
-    """Returns the address of the machine that a node's pod is on."""
+    """Returns the address of the host of a node's pod."""
     return (node.pod or {}).get("status", {}).get("hostIP") or None

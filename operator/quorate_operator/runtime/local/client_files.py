@@ -33,7 +33,7 @@ def write_client_files(layout: Layout) -> None:
 
 
 def first_listener(layout: Layout, role: Role) -> Listener | None:
-    """Returns the listener at the bootstrap addresses; None if it is not secured, or if there is none."""
+    """Returns the listener at the bootstrap addresses; None if it is missing or not secured."""
     nodes = layout.desired.of_role(role)
     listener = nodes[0].listeners[0] if nodes else None
     return None if listener is None or listener.protocol == "PLAINTEXT" else listener

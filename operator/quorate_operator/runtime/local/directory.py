@@ -125,8 +125,8 @@ class PlayDirectory:
         assert self._lock is not None
         return self._lock
 
-    def take(self) -> None:
-        """Creates the directory if it does not exist, and takes its lock.
+    def lock(self) -> None:
+        """Creates the directory if it does not exist, and locks it.
 
         Raises AlreadyRunningError, or PlayError if it can't be written, can't be trusted, or holds something else;
         nothing was changed then.

@@ -224,7 +224,7 @@ class _Ports:
     """Chooses ports, each once, and collects problems. `running` nodes may keep theirs."""
 
     def __init__(self, kept: ClusterIdentity | None, running: Collection[int], fixed: frozenset[int]) -> None:
-        """Ports that are `fixed` by the manifest are chosen for nobody else."""
+        """Ports that are `fixed` by the manifest are not chosen for other listeners."""
         self._fixed = fixed
         nodes = kept.nodes if kept else {}
         self._kept = {port for node in nodes.values() for port in node.ports.values()}

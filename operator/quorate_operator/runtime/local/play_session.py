@@ -107,10 +107,10 @@ def prepare(
     asked = desired_cluster(_load(manifest, source))
     directory = directory_of(asked.name, path)
     if directory.held:
-        directory.take()  # raises, before anything that takes time
+        directory.lock()  # raises, before anything that takes time
     request = ask_for(manifest, source, path, environment, progress)
     directory = request.directory
-    directory.take()
+    directory.lock()
     try:
         layout = settle(request)
         adopt(request, layout)

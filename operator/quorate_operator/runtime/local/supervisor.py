@@ -35,7 +35,7 @@ from quorate_operator.runtime.loop import (
     RequeuePolicy,
 )
 from quorate_operator.view.cluster import is_serving
-from quorate_operator.view.texts import in_words
+from quorate_operator.view.texts import step_text
 
 EVENTS_MAX = 1_000
 OBSERVATIONS_MAX = 5
@@ -305,7 +305,7 @@ class Supervisor:
                 self._report(f"{node.label} is {node.state}")
 
     def _describe(self, action: Action) -> str:
-        text = in_words(action, label_in(self._infrastructure.layout), under_way=True)
+        text = step_text(action, label_in(self._infrastructure.layout), under_way=True)
         if isinstance(action, StartNode):
             nodes = self._infrastructure.layout.identity.nodes
             if nodes[action.node_id].implementation is Implementation.JAVA:

@@ -66,14 +66,14 @@ def test_a_topic_that_is_missing_is_created() -> None:
     assert plan.status["managedConfig"] == ["retention.ms"]
     assert plan.note is None
     assert plan_topic(topic(), None, THREE).changes[0].text == "create the topic orders with default numbers"
-    assert "was deleted by somebody" in str(plan_topic(topic(), None, THREE, stored=STORED).note)
+    assert "was deleted outside the operator" in str(plan_topic(topic(), None, THREE, stored=STORED).note)
 
 
 def test_what_exists_is_adopted_as_it_is() -> None:
     found = there((0,), (1,), retention_ms="5")
     plan = plan_topic(topic(), found, THREE)
     assert (plan.changes, plan.refusals, plan.waits) == ((), (), ())
-    assert plan.note == "the topic orders exists, and is kept as this resource has it from now on"
+    assert plan.note == "the topic orders exists, and is managed by this resource from now on"
     assert plan.status == {
         "topicName": "orders",
         "topicId": uuid_to_text(ID),
@@ -83,7 +83,7 @@ def test_what_exists_is_adopted_as_it_is() -> None:
         "managedConfig": [],
     }
     assert plan_topic(topic(), found, THREE, stored=STORED).note is None
-    assert "was made anew" in str(
+    assert "was recreated outside the operator" in str(
         plan_topic(topic(), found, THREE, stored=StoredTopic(is_managed=True, topic_id="other")).note
     )
 

@@ -13,16 +13,16 @@ from quorate_operator.entities.users import (
     SECRET_TAKEN,
     AddAcls,
     AlterQuotas,
+    ApplyCertificate,
+    CreateSecret,
     DeleteCredentials,
-    KeepCertificate,
-    MakeSecret,
     ObservedCertificate,
     ObservedSecret,
     ObservedUser,
     RemoveAcls,
     SetCredentials,
     StoredUser,
-    acl_in_words,
+    acl_text,
     bindings_of,
     plan_user,
     plan_user_deletion,
@@ -73,8 +73,8 @@ STORED = StoredUser(is_managed=True, mechanism=SCRAM, secret_version="s/1")
 def test_a_secret_is_made_and_then_its_password_is_set() -> None:
     asked = scram()
     (made,) = plan_user(asked, ObservedUser(), KAFKA).changes
-    assert isinstance(made, MakeSecret)
-    assert made.text == "make the Secret alice with a random password"
+    assert isinstance(made, CreateSecret)
+    assert made.text == "create the Secret alice with a random password"
     plan = plan_user(
         asked, ObservedUser(secret=secret()), KAFKA, stored=StoredUser(is_managed=True, mechanism=SCRAM)
     )
@@ -153,7 +153,7 @@ def test_acls_are_those_of_the_spec_and_no_others() -> None:
     everything = ObservedUser(acls=frozenset((*add.bindings, extra)))
     (remove,) = plan_user(asked, everything, KAFKA).changes
     assert remove == RemoveAcls(bindings=(extra,))
-    assert acl_in_words(extra) == "Allow Write on Topic orders"
+    assert acl_text(extra) == "Allow Write on Topic orders"
     assert not plan_user(user(), everything, KAFKA).changes, "without the field they stay"
     (emptied,) = plan_user(user(acls=[]), everything, KAFKA).changes
     assert isinstance(emptied, RemoveAcls)
@@ -218,7 +218,7 @@ def test_a_deletion_revokes_what_the_spec_names() -> None:
 
 def test_the_secret_goes_with_its_user() -> None:
     (change,) = plan_user(scram(), ObservedUser(), KAFKA).changes
-    assert isinstance(change, MakeSecret)
+    assert isinstance(change, CreateSecret)
     made = secret_of_user(scram(), change, PASSWORD)
     assert made["stringData"] == {
         "username": "alice",
@@ -241,7 +241,7 @@ def issued(**more: Any) -> KafkaUser:
 
 def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
     (asked,) = plan_user(issued(), ObservedUser(), KAFKA).changes
-    assert asked == KeepCertificate(text="ask the Issuer ca for a certificate of CN=alice")
+    assert asked == ApplyCertificate(text="ask the Issuer ca for a certificate of CN=alice")
     for observed, wait in (
         (ObservedUser(certificate=ObservedCertificate(is_own=True, is_as_wanted=True, problem="no")), "no"),
         (ObservedUser(certificate=ISSUED), "there is no Secret alice yet"),
@@ -253,7 +253,7 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
     assert (done.changes, done.waits, done.refusals) == ((), (), ())
     assert (done.status["principal"], done.status["secretName"]) == ("User:CN=alice", "alice")
     other = ObservedUser(certificate=ObservedCertificate(is_own=True), secret=ISSUED_SECRET)
-    assert [type(change) for change in plan_user(issued(), other, KAFKA).changes] == [KeepCertificate]
+    assert [type(change) for change in plan_user(issued(), other, KAFKA).changes] == [ApplyCertificate]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_the_certificate_of_a_user() -> None:
         ({"authentication": {"type": "scram-sha-512", "principal": "User:a"}}, "principal: is for tls"),
         (
             {"acls": [{**READ, "operations": ["ClusterAction"]}]},
-            "operations: ClusterAction is none of Topic; allowed",
+            "operations: ClusterAction is not an operation of Topic; allowed",
         ),
         ({"acls": [{**READ, "operations": []}]}, "spec.acls[0].operations"),
         (

@@ -161,7 +161,7 @@ async def test_of_two_that_believe_to_lead_the_later_epoch_counts(
     assert [one.port for one in log.asked] == [3001, 3002]
 
 
-SILENT = "no answer in 20 ms"
+SILENT = "no response in 20 ms"
 
 
 @pytest.mark.parametrize(

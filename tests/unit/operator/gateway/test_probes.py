@@ -110,7 +110,9 @@ async def test_one_that_contradicts_itself() -> None:
         node.handlers["DescribeConfigs"] = configured_as(2)
         (reached,) = await probe(address_of(node))
     assert (reached.cluster_id, reached.node_id) == (None, None)
-    assert reached.error == "REBOOTSTRAP_REQUIRED: it tells the configuration of 2 and is not it"
+    assert (
+        reached.error == "REBOOTSTRAP_REQUIRED: it reports the configuration of node 2, but is another node"
+    )
 
 
 async def test_what_is_not_allowed_is_told() -> None:
@@ -143,7 +145,7 @@ async def test_nobody_holds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(probes, "PROBE_TIMEOUT_MS", 50)
         monkeypatch.setattr(probes, "PROBES_AT_ONCE_MAX", 1)
         reached += (await probe(address_of(silent), *broken))[:1]
-    errors = ("the server closed the connection", "Connection refused", "label", "no answer from")
+    errors = ("the server closed the connection", "Connection refused", "label", "no response from")
     for one, error in zip(reached, errors, strict=True):
         assert (one.cluster_id, one.node_id) == (None, None)
         assert error in (one.error or "")

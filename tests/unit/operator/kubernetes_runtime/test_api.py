@@ -124,11 +124,11 @@ async def test_an_answer_that_is_no_object_is_an_error_of_the_api(
         api = await KubernetesApi.connect()
         try:
             with pytest.raises(
-                ApiError, match=r"GET .*leases/one: the answer is not a JSON object"
+                ApiError, match=r"GET .*leases/one: the response is not a JSON object"
             ) as refusal:
                 await api.get(LEASE, "here", "one")
             assert refusal.value.status == 0
-            with pytest.raises(ApiError, match=r"GET .*leases: the answer is not a JSON object"):
+            with pytest.raises(ApiError, match=r"GET .*leases: the response is not a JSON object"):
                 await api.list(LEASE, "here")
         finally:
             await api.close()
@@ -165,7 +165,7 @@ async def test_a_page_of_a_list_without_items_is_an_error_of_the_api(
         configured(address)
         api = await KubernetesApi.connect()
         try:
-            with pytest.raises(ApiError, match=r"GET .*leases: the answer is not a list of leases"):
+            with pytest.raises(ApiError, match=r"GET .*leases: the response is not a list of leases"):
                 await api.list(LEASE, "here")
         finally:
             await api.close()

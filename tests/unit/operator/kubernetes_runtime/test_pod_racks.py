@@ -72,9 +72,9 @@ async def test_a_pod_is_told_the_label_of_its_machine(make: Make) -> None:
 @pytest.mark.parametrize(
     ("machine", "problem"),
     [
-        (_machine(other="a"), f"its rack is not known: the machine machine-1 has no label {ZONE}"),
-        (None, f"its rack is not known: the machine machine-1 has no label {ZONE}"),
-        (ApiError(403, "", "no"), "its rack is not known: the operator may not read the labels of machine-1"),
+        (_machine(other="a"), f"its rack is unknown: the node machine-1 has no label {ZONE}"),
+        (None, f"its rack is unknown: the node machine-1 has no label {ZONE}"),
+        (ApiError(403, "", "no"), "its rack is unknown: the operator may not read the labels of machine-1"),
     ],
 )
 async def test_a_pod_that_waits_says_for_what(

@@ -59,9 +59,9 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         (
             "decommission: [2999]",
             None,
-            "spec.decommission: 2999 is none of this pool's node ids, which go from",
+            "spec.decommission: 2999 is not a node id of this pool, which has",
         ),
-        ("decommission: [3100]", None, "3100 is none of this pool's node ids, which go from 3000 to 3099"),
+        ("decommission: [3100]", None, "3100 is not a node id of this pool, which has 3000 to 3099"),
         ("version: 4.99.0", None, f"spec.version: '4.99.0': must be a release up to {NEWEST_LINE}"),
         ("version: 10.0.0", None, f"spec.version: '10.0.0': must be a release up to {NEWEST_LINE}"),
         ("decommission: [3001, 3001]", None, "spec.decommission: 3001 is listed more than once"),

@@ -75,7 +75,7 @@ def test_a_listener_with_a_secret_has_no_certificate(make: Make) -> None:
 @pytest.mark.parametrize(
     ("conditions", "told"),
     [
-        ([], "cert-manager has not looked at it yet: is it running?"),
+        ([], "cert-manager has not processed it yet: is it running?"),
         ([condition("Ready", "False", "DoesNotExist", "Issuing certificate")], "Issuing certificate"),
         ([condition("Ready", "False", "DoesNotExist")], "DoesNotExist"),
         (
@@ -90,7 +90,7 @@ def test_a_listener_with_a_secret_has_no_certificate(make: Make) -> None:
 )
 def test_why_a_certificate_is_not_issued(conditions: list[dict[str, Any]], told: str | None) -> None:
     assert why_not_issued({"status": {"conditions": conditions}}) == told
-    assert why_not_issued({}) == "cert-manager has not looked at it yet: is it running?"
+    assert why_not_issued({}) == "cert-manager has not processed it yet: is it running?"
 
 
 @pytest.mark.parametrize(
