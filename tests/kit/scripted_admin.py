@@ -65,8 +65,10 @@ def brokers(*node_ids: int, racks: Sequence[str | None] = ()) -> ClusterDescript
         cluster_id="c",
         controller_id=1,
         nodes=tuple(
-            NodeDescription(node_id=one, host="h", port=1, rack=racks[place] if racks else None, fenced=False)
-            for place, one in enumerate(node_ids)
+            NodeDescription(
+                node_id=node_id, host="h", port=1, rack=racks[place] if racks else None, fenced=False
+            )
+            for place, node_id in enumerate(node_ids)
         ),
     )
 

@@ -323,14 +323,14 @@ class Operated:
             status.get("observedGeneration") == resource["metadata"]["generation"]
             and not status.get("plan")
             and condition_of(resource, "Ready").get("status") == "True"
-            and [one["nodeId"] for one in status["brokers"]] == list(node_ids)
+            and [broker["nodeId"] for broker in status["brokers"]] == list(node_ids)
         )
 
     def settled(self, *node_ids: int, voters: bool = True) -> bool:
         """Whether these controllers run, are the voters, and nothing is left to do for the spec as it is."""
         resource = self.resource() or {}
         status = resource.get("status") or {}
-        conditions = {one["type"]: one for one in status.get("conditions", ())}
+        conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
         return (
             status.get("observedGeneration") == resource["metadata"]["generation"]
             and not status.get("plan")

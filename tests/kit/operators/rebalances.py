@@ -86,10 +86,10 @@ class Rebalances(InClusters):
         resources = [DEFAULTS, ConfigResource(ConfigResourceType.TOPIC, TOPIC)]
         described = self.ask(lambda client: client.describe_configs(resources))
         return {
-            one.name: one.value
+            entry.name: entry.value
             for resource in resources
-            for one in described[resource]
-            if "replication.throttled" in one.name and one.value
+            for entry in described[resource]
+            if "replication.throttled" in entry.name and entry.value
         }
 
     def is_even(self) -> bool:

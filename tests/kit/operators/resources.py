@@ -58,7 +58,7 @@ class InClusters:
         status = resource.get("status") or {}
         if status.get("observedGeneration") != resource["metadata"]["generation"]:
             return {}
-        return next((one for one in status["conditions"] if one["type"] == kind), {})
+        return next((condition for condition in status["conditions"] if condition["type"] == kind), {})
 
     def wait_ready(self, name: str) -> None:
         """Wait until the resource is as its spec asks for."""

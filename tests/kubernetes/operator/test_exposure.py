@@ -43,10 +43,10 @@ def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> Non
     host, _, port = internal["bootstrapServers"].rpartition(":")
     assert host == f"{BROKERS}-bootstrap.{operated.namespace}.svc"
     bootstrap = operated.core.read_namespaced_service(f"{BROKERS}-bootstrap", operated.namespace)
-    assert int(port) in {one.port for one in bootstrap.spec.ports}
+    assert int(port) in {port.port for port in bootstrap.spec.ports}
     selector = ",".join(f"{name}={value}" for name, value in bootstrap.spec.selector.items())
     pods_led_to = operated.core.list_namespaced_pod(operated.namespace, label_selector=selector).items
-    assert [one.metadata.name for one in pods_led_to] == [f"{BROKERS}-0"]
+    assert [pod.metadata.name for pod in pods_led_to] == [f"{BROKERS}-0"]
     assert f"-> {_outside(operated)}.2" in operated.events("StopNode")[-1]
 
 
@@ -71,7 +71,7 @@ def test_the_port_of_a_machine_is_told_to_clients(brokered: Operated) -> None:
         operated.patch_brokers(listeners=[operated.internal_listener()])
         operated.wait(lambda: operated.brokers_settled(0), "the listener to be gone")
     services = operated.core.list_namespaced_service(operated.namespace).items
-    assert service not in {one.metadata.name for one in services}
+    assert service not in {service.metadata.name for service in services}
 
 
 def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_path: Path) -> None:

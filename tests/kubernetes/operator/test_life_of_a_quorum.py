@@ -56,7 +56,7 @@ def test_what_stands_around_the_nodes(operated: Operated) -> None:
     budgets.patch_namespaced_pod_disruption_budget(QUORUM, operated.namespace, patch)
     operated.wait(lambda: available() == 2, "the budget to be mended")
     found = budgets.list_namespaced_pod_disruption_budget(operated.namespace).items
-    assert {one.metadata.name for one in found} == {QUORUM, f"{QUORUM}-brokers"}
+    assert {item.metadata.name for item in found} == {QUORUM, f"{QUORUM}-brokers"}
 
 
 def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:

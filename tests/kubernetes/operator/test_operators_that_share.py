@@ -58,7 +58,7 @@ def test_a_label_hands_a_cluster_over(operated: Operated) -> None:
     assert any("done: StopNode" in event for event in steps(green))
     assert len(steps(blue)) == done
     assert "status" not in read(operated, "kafkatopics", "nobodys")
-    assert [one.errors() for one in (blue, green)] == [[], []]
+    assert [operator.errors() for operator in (blue, green)] == [[], []]
 
 
 def start(operated: Operated, color: str) -> OperatorProcess:

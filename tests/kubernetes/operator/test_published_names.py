@@ -94,7 +94,7 @@ async def test_a_name_lives_through_its_window(names: Names, api_client: kuberne
     assert service.metadata.resource_version == version
     assert service.spec.selector["quorate.dev/node-id"] == "3000"
     assert service.spec.publish_not_ready_addresses
-    assert [one.retired_at_ms for one in names.names.all()] == [None]
+    assert [publication.retired_at_ms for publication in names.names.all()] == [None]
 
     await names.names.change(names.context, retire, first)
     (retired,) = names.names.all()

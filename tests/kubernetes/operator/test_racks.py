@@ -51,4 +51,4 @@ def _pod(operated: Operated) -> Any:
 
 def _constraints(operated: Operated) -> dict[str, str]:
     found = _pod(operated).spec.topology_spread_constraints
-    return {one.topology_key: one.when_unsatisfiable for one in found}
+    return {constraint.topology_key: constraint.when_unsatisfiable for constraint in found}

@@ -75,7 +75,8 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
         "claims": core.list_namespaced_persistent_volume_claim(namespace),
     }
     places = {
-        name: [json.dumps(core.api_client.sanitize_for_serialization(one))] for name, one in stored.items()
+        name: [json.dumps(core.api_client.sanitize_for_serialization(secret))]
+        for name, secret in stored.items()
     }
     places |= {
         "resource": [json.dumps(operated.resource())],

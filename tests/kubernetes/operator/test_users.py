@@ -92,7 +92,7 @@ class Bench:
 
     def acls(self) -> list[str]:
         """Who may do what."""
-        bindings = [one.entry for one in self.ask(lambda client: client.describe_acls())]
+        bindings = [acl.entry for acl in self.ask(lambda client: client.describe_acls())]
         return sorted(
             f"{binding.principal.removeprefix('User:')} {binding.operation.name.capitalize()}"
             for binding in bindings

@@ -29,7 +29,7 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
         operated.wait(lambda: _is_refused(operated, BROKERS), "each generation to be refused")
     assert "node id 5 belongs to KafkaBroker others" in operated.brokers_condition("Ready")["message"]
     operated.wait(lambda: "node id 5" in "".join(operated.events("InvalidManifest")), "the Event")
-    assert [one["nodeId"] for one in (operated.brokers() or {})["status"]["brokers"]] == [0]
+    assert [broker["nodeId"] for broker in (operated.brokers() or {})["status"]["brokers"]] == [0]
     assert _reason(operated, OTHERS) == operated.condition("Ready")["reason"] == "Hibernated"
     assert operated.condition("Degraded")["status"] == "False"
 
@@ -194,7 +194,7 @@ def test_only_the_operators_own_namespace_reaches_controllers(operated: Operated
     policies = kubernetes.client.NetworkingV1Api(operated.core.api_client)
     policy = policies.read_namespaced_network_policy(f"{QUORUM}-controllers", operated.namespace)
     admitted = [peer.namespace_selector for peer in policy.spec.ingress[0]._from]
-    assert [one.match_labels for one in admitted if one is not None] == [
+    assert [peer.match_labels for peer in admitted if peer is not None] == [
         {"kubernetes.io/metadata.name": "quorate-system"}
     ]
 
@@ -236,7 +236,7 @@ def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> 
 
 
 def _refused(operated: Operated) -> str:
-    return "".join(one["message"] for one in operated.status().get("refusals") or ())
+    return "".join(refusal["message"] for refusal in operated.status().get("refusals") or ())
 
 
 def _reason(operated: Operated, pool: str) -> str | None:

@@ -119,8 +119,8 @@ async def test_addresses_share_the_file_descriptors(node: Address, connect: Conn
     """Clients of forwarded addresses never keep the supervisor from starting nodes and writing files."""
     total = ForwardedTotal(FILES_KEPT + FILES_OF_CONNECTION)
     forwarders = [Forwarder(await free_address(), node, total) for _ in range(2)]
-    for one in forwarders:
-        await one.open()
+    for forwarder in forwarders:
+        await forwarder.open()
     try:
         reader, writer = await connect(forwarders[0].address)
         writer.write(b"x")
@@ -134,8 +134,8 @@ async def test_addresses_share_the_file_descriptors(node: Address, connect: Conn
         writer.write(b"x")
         assert await reader.readexactly(1) == b"x"
     finally:
-        for one in forwarders:
-            await one.close()
+        for forwarder in forwarders:
+            await forwarder.close()
     assert total.count == 0
 
 

@@ -127,7 +127,7 @@ def test_a_release_without_shell_borrows_it(
     cache = Path(environment["XDG_CACHE_HOME"]) / "quorate"
     assert kafka.shell == KafkaShell(version="4.3.1", libs=cache / "kafka-4.3.1" / "libs")
     shell = "org.apache.kafka.shell.MetadataShell"
-    assert [kafka.command(one)[2:] for one in ("kafka.Kafka", "kafka.admin.ConfigCommand", shell)] == [
+    assert [kafka.command(tool)[2:] for tool in ("kafka.Kafka", "kafka.admin.ConfigCommand", shell)] == [
         [f"{cache}/kafka-4.4.0/libs/*", "kafka.Kafka"],
         [f"{cache}/kafka-4.4.0/libs/*", "org.apache.kafka.tools.ConfigCommand"],
         [f"{cache}/kafka-4.3.1/libs/*", shell],

@@ -309,7 +309,7 @@ async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None
     address = Address("127.0.0.2", port)
     await stage.apply(PublishAddress(address=address, node_id=NODE, listener="CONTROLLER", reason="test"))
     published = await stage.infrastructure.publications()
-    assert [one.address for one in published] == [Address("127.0.0.1", port), address]
+    assert [publication.address for publication in published] == [Address("127.0.0.1", port), address]
     await stage.infrastructure.close()
     layout = stage.layout
     again = LocalInfrastructure(
@@ -318,7 +318,7 @@ async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None
     await again.open()
     try:
         assert [replace(publication, connections=None) for publication in await again.publications()] == [
-            replace(one, connections=None) for one in published
+            replace(publication, connections=None) for publication in published
         ]
     finally:
         await again.close()

@@ -66,7 +66,7 @@ def pretended_plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: i
         return Plan(steps=tuple(steps), refusals=Stage.refusals)
     leader = observed.quorum.leader_id if observed.quorum else None
     for node_id in sorted(
-        (one for one, state in states.items() if state.runs), key=lambda one: one == leader
+        (node_id for node_id, state in states.items() if state.runs), key=lambda node_id: node_id == leader
     ):
         if steps:
             steps.append(WaitFor(reason="the turn of the active controller"))

@@ -88,7 +88,7 @@ class Place:
     """An infrastructure that says what the test says."""
 
     def __init__(self, *nodes: ObservedNode) -> None:
-        self.found = {one.node_id: one for one in nodes}
+        self.found = {node_.node_id: node_ for node_ in nodes}
         self.formed: Formation | None = FORMATION
         self.published: tuple[Publication, ...] = ()
         self.applied: list[object] = []
@@ -119,8 +119,11 @@ class Place:
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
         """Remember it; it outlives every operator."""
-        self.known = (*(one for one in self.known if one.node_id != node_id), *verified)
-        self.notes += [(node_id, one.at_ms) for one in verified]
+        self.known = (
+            *(verification for verification in self.known if verification.node_id != node_id),
+            *verified,
+        )
+        self.notes += [(node_id, verification.at_ms) for verification in verified]
 
     async def apply(self, action: object, _: DesiredCluster) -> None:
         """Remember it."""
@@ -151,7 +154,7 @@ class Kafka:
     async def probe(self, addresses: frozenset[Address], _: frozenset[int]) -> Mapping[Address, Reached]:
         """Everybody answers alike, apart from those in `reached_at`."""
         self.probed.append(addresses)
-        return {one: self.reached_at.get(one, self.reached) for one in addresses}
+        return {address_: self.reached_at.get(address_, self.reached) for address_ in addresses}
 
     async def apply(self, action: object) -> None:
         """Remember it."""
@@ -186,7 +189,7 @@ def test_states_are_judged_and_remembered() -> None:
     place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
     kafka = Kafka(facts(0))
     runtime = made(place, kafka)
-    assert {one.node_id: one.state for one in look(runtime).nodes.values()} == {
+    assert {node.node_id: node.state for node in look(runtime).nodes.values()} == {
         3000: NodeState.READY,
         0: NodeState.READY,
     }
@@ -274,7 +277,7 @@ def test_what_is_about_to_change_is_probed() -> None:
     )
     changing, settled = addresses_to_probe(desired, nodes, published)
     assert settled == {address("b0")}
-    assert changing == {address(one) for one in ("old1", "new1", "interim1", "b2", "interim2", "older1")}
+    assert changing == {address(name) for name in ("old1", "new1", "interim1", "b2", "interim2", "older1")}
 
 
 def test_a_name_that_is_settled_is_probed_now_and_then() -> None:

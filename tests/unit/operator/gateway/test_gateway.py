@@ -34,8 +34,8 @@ def quorum(leader_id: int, epoch: int, high_watermark: int = 10) -> QuorumDescri
 def brokers(*fenced: bool) -> ClusterDescription:
     """Brokers 0, 1, ... in service or fenced."""
     nodes = tuple(
-        NodeDescription(node_id=node_id, host="host", port=9092 + node_id, rack=None, fenced=one)
-        for node_id, one in enumerate(fenced)
+        NodeDescription(node_id=node_id, host="host", port=9092 + node_id, rack=None, fenced=is_fenced)
+        for node_id, is_fenced in enumerate(fenced)
     )
     return ClusterDescription(cluster_id="c", controller_id=-1, nodes=nodes)
 
@@ -158,7 +158,7 @@ async def test_of_two_that_believe_to_lead_the_later_epoch_counts(
     found = await look(gateway, {**responses, 3002: quorum(3002, 6)}, monkeypatch)
     assert found is not None
     assert found.quorum.leader_id == 3002
-    assert [one.port for one in log.asked] == [3001, 3002]
+    assert [address.port for address in log.asked] == [3001, 3002]
 
 
 SILENT = "no response in 20 ms"

@@ -81,7 +81,7 @@ async def test_a_node_is_told_by_what_it_says_of_itself(is_controllers: bool, ap
     async with cluster:
         nodes = list(cluster.nodes.values())
         reached = await probe(*map(address_of, nodes))
-        assert [said(one) for one in reached] == [(CLUSTER_ID, 1, None), (CLUSTER_ID, 2, None)]
+        assert [said(result) for result in reached] == [(CLUSTER_ID, 1, None), (CLUSTER_ID, 2, None)]
         checked = [request.body.node_id for request in nodes[0].received("ApiVersions")]
         assert (1 in checked) == (api_versions_max == 5)
 
@@ -223,7 +223,7 @@ async def test_no_password_is_sent_to_who_has_no_certificate(own_certificate: ss
     ):
         addresses = (address_of(false.nodes[1]), address_of(plain.nodes[2]))
         reached = await probe(*addresses, security=security_config(listener, secrets))
-        assert [one.node_id for one in reached] == [None, None]
+        assert [result.node_id for result in reached] == [None, None]
         assert "its certificate is not trusted" in (reached[0].error or "")
         assert not false.received("SaslHandshake") + plain.received("SaslHandshake")
         assert not false.received("SaslAuthenticate") + plain.received("SaslAuthenticate")

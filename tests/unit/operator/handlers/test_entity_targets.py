@@ -83,8 +83,8 @@ async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
     kept = quorum()
     kept["metadata"]["labels"] = {"operator": "green"}
     going = {**kept, "metadata": {**kept["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    for one in (kept, going):
-        found = await find(Server(quorum=one), body, selector=selector)
+    for body in (kept, going):
+        found = await find(Server(quorum=body), body, selector=selector)
         assert (found.failure.code, found.failure.is_retried, found.is_gone) == ("SplitCluster", True, False)
         assert "those of KafkaController quorum do not match 'operator=blue'" in found.failure.message
     kept["metadata"]["labels"] = {"operator": "blue"}
@@ -157,7 +157,7 @@ def test_brokers_that_are_secured_alike_are_asked_together() -> None:
     """One client for many pods, whose certificates have different names."""
     plain = SecurityConfig()
     tls = SecurityConfig(protocol=SecurityProtocol.SSL)
-    first, second, third = (NodeAddress(f"10.0.0.{one}", 9092) for one in (1, 2, 3))
+    first, second, third = (NodeAddress(f"10.0.0.{host}", 9092) for host in (1, 2, 3))
     secured = {
         first: replace(tls, tls=replace(tls.tls, names={"10.0.0.1": "pod-1"})),
         second: replace(tls, tls=replace(tls.tls, names={"10.0.0.2": "pod-2"})),

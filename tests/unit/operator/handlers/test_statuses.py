@@ -102,7 +102,7 @@ def test_a_refused_manifest_leaves_what_is_known() -> None:
     patch = merged_status(before, refused_status("spec.x: wrong", 2), NOW)
     assert patch is not None
     assert patch.keys() == {"observedGeneration", "conditions"}
-    assert {one["reason"] for one in patch["conditions"]} == {"InvalidManifest"}
+    assert {condition["reason"] for condition in patch["conditions"]} == {"InvalidManifest"}
 
 
 def test_clients_are_told_what_is_registered() -> None:
@@ -197,7 +197,7 @@ def test_without_a_leader_the_missing_controllers_are_named(
     observed = ObservedCluster(nodes=nodes, quorum=None, formation=formation)
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     status = controller_status(view_of("quorum", desired, observed, Plan(steps=())), generation=1)
-    (condition,) = (one for one in status["conditions"] if one["type"] == "QuorumHealthy")
+    (condition,) = (condition for condition in status["conditions"] if condition["type"] == "QuorumHealthy")
     assert (condition["status"], condition["reason"]) == ("False", "NoLeader")
     assert condition["message"] == f"no leader answers{message}"
 
@@ -230,7 +230,7 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
     observed = ObservedCluster(nodes={}, quorum=quorum, kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22))
     view = view_of("quorum", desired_cluster(load_manifests(QUORUM, "test")), observed, Plan(steps=()))
     status = controller_status(view, generation=1, history=None)
-    assert [(one["nodeId"], one.get("lag")) for one in status["voters"]] == [
+    assert [(voter["nodeId"], voter.get("lag")) for voter in status["voters"]] == [
         (3000, None),
         (3001, None),
         (3002, 60),
@@ -331,7 +331,9 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
         status = controller_status(view, generation=1)
         assert _judged(status, "Ready", "Reconciling") == [ready, ("False", reason)]
         reported = "to be restarted from 2026-11-28 22:00 UTC on: 3000 (image: a -> b)"
-        telling = [one["type"] for one in status["conditions"] if reported in one["message"]]
+        telling = [
+            condition["type"] for condition in status["conditions"] if reported in condition["message"]
+        ]
         assert telling == (["Ready", "Progressing", "Reconciling"] if postponed else [])
         assert ("before 2026-11-28 22:00 UTC" in view.next) is bool(postponed)
 
@@ -382,7 +384,9 @@ def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told
     view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=()))
     status = broker_status(view, pool="pool", generation=1)
     assert _judged(status, "VolumesEmptying") == [told]
-    (message,) = [one["message"] for one in status["conditions"] if one["type"] == "VolumesEmptying"]
+    (message,) = [
+        condition["message"] for condition in status["conditions"] if condition["type"] == "VolumesEmptying"
+    ]
     assert ("0 (volume 1)" in message) is is_in_use
 
 
@@ -457,10 +461,12 @@ def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
     ):
         view = view_of("quorum", desired, observed, Plan(steps=(), refusals=refusals))
         status = broker_status(view, pool="pool", generation=1)
-        assert [(one["nodeId"], one["replicas"]) for one in status["brokers"]] == [(1, 12)]
+        assert [(broker["nodeId"], broker["replicas"]) for broker in status["brokers"]] == [(1, 12)]
         assert _judged(status, "Ready", "Stalled") == [ready, stalled]
 
 
 def _judged(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
-    known = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    known = {
+        condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
+    }
     return [known[kind] for kind in kinds]

@@ -196,7 +196,7 @@ def test_further_claims_of_a_node_are_its_volumes() -> None:
     assert volumes_in_use(found) == {0, 1}
     seen = observed_node(found)
     assert seen.has_volume
-    assert {volume_id: one.is_in_use for volume_id, one in seen.volumes.items()} == {
+    assert {volume_id: volume.is_in_use for volume_id, volume in seen.volumes.items()} == {
         0: True,
         1: True,
         2: False,

@@ -53,7 +53,11 @@ class _Api:
     @property
     def condition(self) -> Object:
         """What the readiness of the pod waits for."""
-        return next(one for one in self.pod["status"]["conditions"] if one["type"] == CONDITION_IN_SYNC)
+        return next(
+            condition
+            for condition in self.pod["status"]["conditions"]
+            if condition["type"] == CONDITION_IN_SYNC
+        )
 
 
 async def _look(api: _Api, situation: Situation) -> None:

@@ -72,7 +72,7 @@ async def test_what_is_refused_is_told_and_the_rest_is_kept(
     """A quota or a policy against one object costs only that one."""
     api = _Api(kind, ApiError(403, "Forbidden", "exceeded quota: team"))
     refused = await _keep(api, make, "history: {storage: {size: 1Gi}}")
-    assert [one.item["metadata"]["name"] for one in refused] == names
+    assert [rejected.item["metadata"]["name"] for rejected in refused] == names
     assert len(api.taken) == 11 - len(names)
     refusal = refused[-1].as_refusal()
     assert (refusal.code, refusal.pool) == ("ObjectRefused", pool)

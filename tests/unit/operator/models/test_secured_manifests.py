@@ -243,7 +243,7 @@ def test_tokens_alone_need_no_password() -> None:
         for secret_use in secret_uses(manifests.controllers, manifests.brokers)
         if "[1]" in secret_use.where
     ]
-    assert [(one.name, one.has_passwords) for one in of_second] == [("b", False), ("keys", False)]
+    assert [(secret.name, secret.has_passwords) for secret in of_second] == [("b", False), ("keys", False)]
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
         "quorate.dev/pool": "brokers",
     }
     inside, named, everybody = policy["spec"]["ingress"]
-    assert [one["port"] for one in inside["ports"]] == [9092, 9999]
+    assert [port["port"] for port in inside["ports"]] == [9092, 9999]
     members, operator = inside["from"]
     assert members["podSelector"]["matchLabels"] == {"quorate.dev/cluster": "quorum"}
     assert members["podSelector"]["matchExpressions"][0]["values"] == ["broker"]

@@ -28,9 +28,9 @@ def directories_of(cluster: Cluster) -> tuple[str | None, str | None]:
 def claims_in(spec: dict[str, Any]) -> dict[str, str]:
     """The names of a pod's claims by the name of the volume."""
     return {
-        one["name"]: one["persistentVolumeClaim"]["claimName"]
-        for one in spec["volumes"]
-        if "persistentVolumeClaim" in one
+        volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+        for volume in spec["volumes"]
+        if "persistentVolumeClaim" in volume
     }
 
 
@@ -44,7 +44,7 @@ def test_each_volume_has_a_claim_a_mount_and_a_directory(make: Make) -> None:
         "data-2": "data-2-brokers-0",
     }
     for container in (spec["containers"][0], spec["initContainers"][0]):
-        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         assert [mounts[name] for name in claims_in(spec)] == [
             "/var/lib/quorate",
             "/var/lib/quorate-1",

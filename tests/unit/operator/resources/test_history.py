@@ -66,9 +66,9 @@ def test_every_controller_has_a_side_car_that_ships(make: Make, node_id: int) ->
 
 
 def test_nobody_else_has_one(make: Make) -> None:
-    assert [one["name"] for one in pod_of(make(STORAGE), 0)["containers"]] == ["node"]
+    assert [container["name"] for container in pod_of(make(STORAGE), 0)["containers"]] == ["node"]
     spec = pod_of(make(), 3000)
-    assert [one["name"] for one in spec["containers"]] == ["node"]
+    assert [container["name"] for container in spec["containers"]] == ["node"]
     assert "history" not in {volume["name"] for volume in spec["volumes"]}
 
 

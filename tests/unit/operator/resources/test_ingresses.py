@@ -24,7 +24,7 @@ def test_each_broker_has_an_ingress_that_lets_tls_pass(make: Make) -> None:
         )
     )
     first, second, bootstrap = ingresses(cluster.context, cluster.desired)
-    assert [one["metadata"]["name"] for one in (first, second, bootstrap)] == [
+    assert [item["metadata"]["name"] for item in (first, second, bootstrap)] == [
         "brokers-0-out",
         "brokers-1-out",
         "brokers-bootstrap-out",
@@ -80,8 +80,8 @@ def test_a_broker_keeps_its_former_host_until_it_has_another(make: Make, kind: s
         for ingress in ingresses(cluster.context, cluster.desired)
         if "brokers-0" in str(ingress["metadata"])
     ]
-    hosts = {rule["host"] for one in found for rule in one["spec"].get("rules", ())}
-    hosts |= {one["spec"]["host"] for one in found if kind == "Route"}
+    hosts = {rule["host"] for item in found for rule in item["spec"].get("rules", ())}
+    hosts |= {item["spec"]["host"] for item in found if kind == "Route"}
     assert hosts == {"b0.example.com", "i0.example.com", "old.example.com"}
 
 

@@ -180,7 +180,7 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
     spec = pod_of(cluster, 0)["spec"]
     mounts = spec["containers"][0]["volumeMounts"]
     assert {"name": "secret-cert", "mountPath": "/etc/quorate-secrets/cert", "readOnly": True} in mounts
-    (volume,) = [one for one in spec["volumes"] if one["name"] == "secret-cert"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "secret-cert"]
     keys = [{"key": key, "path": key} for key in ("ca.crt", "tls.crt", "tls.key")]
     assert volume["secret"] == {"secretName": "cert", "defaultMode": 0o440, "items": keys}
     file = tmp_path / "server.properties"
@@ -193,7 +193,9 @@ def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
     def heap(limits: str) -> str | None:
         spec = f"template: {{resources: {{limits: {{{limits}}}}}}}"
         environment = pod_of(make(brokers=spec), 0)["spec"]["containers"][0]["env"]
-        return next((one["value"] for one in environment if one["name"] == "KAFKA_HEAP_OPTS"), None)
+        return next(
+            (variable["value"] for variable in environment if variable["name"] == "KAFKA_HEAP_OPTS"), None
+        )
 
     assert heap("memory: 2Gi") == "-Xms1024m -Xmx1024m"
     assert heap("memory: 64Mi") == "-Xms64m -Xmx64m"
@@ -216,7 +218,7 @@ def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) 
     assert spec["spec"]["affinity"] == {"nodeAffinity": {}}
     assert spec["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     assert (spec["spec"]["priorityClassName"], spec["spec"]["nodeSelector"]) == ("high", {"disk": "fast"})
-    assert {one["imagePullPolicy"] for one in spec["spec"]["containers"]} == {"Never"}
+    assert {container["imagePullPolicy"] for container in spec["spec"]["containers"]} == {"Never"}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,10 @@ def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
         return list(spec["topologySpreadConstraints"])
 
     ours = {"quorate.dev/cluster": "quorum", "app.kubernetes.io/component": "controller"}
-    assert [one["whenUnsatisfiable"] for one in spread("")] == ["ScheduleAnyway", "ScheduleAnyway"]
+    assert [constraint["whenUnsatisfiable"] for constraint in spread("")] == [
+        "ScheduleAnyway",
+        "ScheduleAnyway",
+    ]
     assert spread("topologySpreadConstraints: []") == []
     hard = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}"
     own = "{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}"
@@ -276,7 +281,7 @@ def test_the_template_adds_to_the_nodes_container(
     cluster = make(controllers, brokers)
     spec = pod_of(cluster, node_id)["spec"]
     (container,) = spec["containers"]
-    env = {one["name"]: one["value"] for one in container["env"]}
+    env = {variable["name"]: variable["value"] for variable in container["env"]}
     assert len(env) == len(container["env"])
     assert (env["KAFKA_OPTS"], env["LOG_DIR"]) == ("-javaagent:/agent/jmx.jar", "/logs")
     assert ("EXTRA_ARGS" in env) == (node_id == 0)
@@ -285,7 +290,7 @@ def test_the_template_adds_to_the_nodes_container(
     assert spec["serviceAccountName"] == "kafka"
     assert spec["automountServiceAccountToken"] is False
     task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())["spec"]
-    assert "agent" not in {one["name"] for one in task["volumes"]}
+    assert "agent" not in {volume["name"] for volume in task["volumes"]}
     assert task["serviceAccountName"] == "kafka"
 
 
@@ -331,30 +336,32 @@ def test_new_volumes_are_spread_strictly(
 
     def spread(*, is_placed: bool) -> dict[str, dict[str, Any]]:
         spec = pod_of(cluster, node_id, is_placed=is_placed)["spec"]
-        return {one["topologyKey"]: one for one in spec["topologySpreadConstraints"]}
+        return {constraint["topologyKey"]: constraint for constraint in spec["topologySpreadConstraints"]}
 
     first = spread(is_placed=False)
-    assert {key: one["whenUnsatisfiable"] == "DoNotSchedule" for key, one in first.items()} == expected
+    assert {
+        key: constraint["whenUnsatisfiable"] == "DoNotSchedule" for key, constraint in first.items()
+    } == expected
     assert list(first) == list(expected)
-    for one in first.values():
-        is_strict = one["whenUnsatisfiable"] == "DoNotSchedule"
-        assert (one.get("nodeTaintsPolicy") == "Honor") == is_strict, (
+    for constraint in first.values():
+        is_strict = constraint["whenUnsatisfiable"] == "DoNotSchedule"
+        assert (constraint.get("nodeTaintsPolicy") == "Honor") == is_strict, (
             "the control plane's machines don't count"
         )
-        assert one["maxSkew"] == 1
+        assert constraint["maxSkew"] == 1
     later = spread(is_placed=True)
     assert set(expected) <= set(later)
-    assert {one["whenUnsatisfiable"] for one in later.values()} == {"ScheduleAnyway"}
+    assert {constraint["whenUnsatisfiable"] for constraint in later.values()} == {"ScheduleAnyway"}
     role = "controller" if node_id >= 3000 else "broker"
-    for one in (*first.values(), *later.values()):
-        assert one["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == role
+    for constraint in (*first.values(), *later.values()):
+        assert constraint["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == role
 
 
 def test_a_given_spread_holds_for_each_start(make: Make) -> None:
     given = "template: {topologySpreadConstraints: [{maxSkew: 3, topologyKey: a}]}"
     for brokers, keys in ((given, ["a"]), ("template: {topologySpreadConstraints: []}", [])):
         spec = pod_of(make(brokers=f"{BY_ZONE}, {brokers}"), 0, is_placed=False)["spec"]
-        assert [one["topologyKey"] for one in spec["topologySpreadConstraints"]] == keys
+        assert [constraint["topologyKey"] for constraint in spec["topologySpreadConstraints"]] == keys
 
 
 def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
@@ -362,14 +369,14 @@ def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
     assert properties_of(cluster, 0)["broker.rack"] == "${directory:/etc/quorate-rack:rack}"
     assert properties_of(cluster, 0)["config.providers"] == "directory"
     spec = pod_of(cluster, 0)["spec"]
-    assert [one["name"] for one in spec["initContainers"]] == ["format", "await-rack"]
-    (volume,) = [one for one in spec["volumes"] if one["name"] == "rack"]
+    assert [container["name"] for container in spec["initContainers"]] == ["format", "await-rack"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "rack"]
     (item,) = volume["downwardAPI"]["items"]
     assert item == {"path": "rack", "fieldRef": {"fieldPath": "metadata.annotations['quorate.dev/rack']"}}
     for container in (spec["initContainers"][1], spec["containers"][0]):
-        (mount,) = [one for one in container["volumeMounts"] if one["name"] == "rack"]
+        (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "rack"]
         assert mount["mountPath"] == "/etc/quorate-rack"
-    assert [one["name"] for one in pod_of(cluster, 3000)["spec"]["initContainers"]] == ["format"]
+    assert [container["name"] for container in pod_of(cluster, 3000)["spec"]["initContainers"]] == ["format"]
     assert "broker.rack" not in properties_of(make(), 0)
     assert properties_of(make(brokers="nodes: [{nodeId: 0, rack: a}]"), 0)["broker.rack"] == "a"
 
@@ -442,7 +449,7 @@ def test_sidecars_come_last_and_have_names_of_their_own(make: Make) -> None:
     template = "sidecars: [{name: logs, image: 'l:1'}], probes: {startup: {failureThreshold: 900}}"
     cluster = make(f"history: {{claimName: archive}}, template: {{{template}}}")
     spec = pod_spec(cluster.context, cluster.node(3000))
-    assert [one["name"] for one in spec["containers"]] == ["node", "ship", "logs"]
+    assert [container["name"] for container in spec["containers"]] == ["node", "ship", "logs"]
     assert spec["containers"][2] == {"name": "logs", "image": "l:1"}
     startup = spec["containers"][0]["startupProbe"]
     assert (startup["failureThreshold"], startup["periodSeconds"]) == (900, 1)

@@ -137,7 +137,7 @@ def test_a_changed_secret_is_named_by_its_name(make: Make) -> None:
 
 def test_an_image_of_a_release_and_a_property_are_told_together(make: Make) -> None:
     names = [
-        f"controller.quorum.{one}.ms" for one in ("fetch.timeout", "election.timeout", "request.timeout")
+        f"controller.quorum.{name}.ms" for name in ("fetch.timeout", "election.timeout", "request.timeout")
     ]
     names += [
         "metadata.max.idle.interval.ms",

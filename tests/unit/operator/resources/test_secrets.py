@@ -36,7 +36,7 @@ def described(uid: str, **data: str) -> dict[str, Any]:
 
 def test_a_password_can_not_be_guessed_from_what_pods_are_annotated_with() -> None:
     first, other = (described(uid, node="aHVudGVyMg==", p12="/w==") for uid in ("1", "2"))
-    fingerprints = {described_secret(one).fingerprint("node") for one in (first, first, other)}
+    fingerprints = {described_secret(secret).fingerprint("node") for secret in (first, first, other)}
     assert len(fingerprints) == 2
     assert described_secret(first).values == {"node": "hunter2"}
     assert "hunter2" not in repr(described_secret(first))

@@ -162,8 +162,8 @@ def test_names_from_outside_never_become_html() -> None:
                 cluster_id=HOSTILE,
                 features={HOSTILE: 1},
                 registrations={
-                    node_id: replace(one, rack=HOSTILE, endpoints={HOSTILE: address})
-                    for node_id, one in kafka.registrations.items()
+                    node_id: replace(registration, rack=HOSTILE, endpoints={HOSTILE: address})
+                    for node_id, registration in kafka.registrations.items()
                 },
             ),
             publications=(Publication(address=address, node_id=1, listener=HOSTILE, since_ms=NOW_MS),),
@@ -220,7 +220,7 @@ def test_the_word_for_a_cluster_is_the_worst_that_is_true(snapshot: ClusterSnaps
 
 def test_hibernated_means_that_nothing_runs() -> None:
     observed = observed_of(well())
-    nodes = {one: replace(node, state=NodeState.STOPPED) for one, node in observed.nodes.items()}
+    nodes = {node_id: replace(node, state=NodeState.STOPPED) for node_id, node in observed.nodes.items()}
     asleep = replace(
         well(),
         desired=replace(desired_of(well()), lifecycle=Lifecycle.HIBERNATED),
