@@ -1,4 +1,4 @@
-"""A cluster of kind with the images and the chart of this project, shared by all that is told on it."""
+"""A cluster of kind with the images and the chart of this project, shared by all tests on it."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ def _progress(text: str) -> None:
 
 @pytest.fixture(scope="session")
 def kind_docker() -> Iterator[DockerHost]:
-    """A Docker that has our images. Skips where there is none, or nobody asks."""
+    """A Docker that has our images. Skips without Docker, or if kind was not requested."""
     if "kind" not in os.environ.get("QUORATE_REQUIRE", "").split(","):
         pytest.skip("takes some ten minutes and a Docker daemon: QUORATE_REQUIRE=kind runs it")
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def story(kind_cluster: KindCluster) -> Iterator[Installation]:
 
 
 def _goes_on(item: pytest.Item) -> bool:
-    """Whether each test of a file goes on where the one before ended."""
+    """Whether each test of a file continues where the previous test ended."""
     return item.nodeid.startswith("tests/kubernetes/kind/")
 
 

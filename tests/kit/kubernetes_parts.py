@@ -52,7 +52,7 @@ def api_client(api_server: ApiServer) -> Iterator[kubernetes.client.ApiClient]:
 
 @pytest.fixture
 def namespace(api_client: kubernetes.client.ApiClient) -> str:
-    """A new namespace that enforces restricted pods; nobody deletes it, the control plane is thrown away."""
+    """A new namespace that enforces restricted pods. It is never deleted: the control plane is thrown away."""
     name = f"test-{secrets.token_hex(4)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     body = {"metadata": {"name": name, "labels": labels}}

@@ -1,4 +1,4 @@
-"""An AdminClient whose answers a test gives, for what tools make of answers."""
+"""An AdminClient with scripted responses, for tests of tools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Call:
 
 
 class ScriptedAdmin:
-    """Methods answer what `answers` has: a value, an error to raise, or a function of the arguments.
+    """Methods return what `responses` has: a value, an error to raise, or the result of a function.
 
-    A method without an answer is a mistake of the test or of the tool.
+    A method without a response is a mistake of the test or of the tool.
     """
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {}
+        self.responses: dict[str, Any] = {}
         self.calls: list[Call] = []
         self.config: Any = None
 
@@ -44,12 +44,12 @@ class ScriptedAdmin:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self.answers:
-            raise AssertionError(f"{name} has no answer in this test")
+        if name not in self.responses:
+            raise AssertionError(f"{name} has no response in this test")
 
         async def method(*args: Any, **kwargs: Any) -> Any:
             self.calls.append(Call(name, args, kwargs))
-            reported = self.answers[name]
+            reported = self.responses[name]
             if callable(reported):
                 reported = reported(*args, **kwargs)
             if isinstance(reported, Exception):

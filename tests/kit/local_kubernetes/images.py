@@ -109,7 +109,7 @@ def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progres
 
 
 def codec_options(context: Path, environment: Mapping[str, str], progress: Progress) -> list[str]:
-    """Put the wheel of the compiled codec into a context, built if need be. Returns what the build is told then.
+    """Put the wheel of the compiled codec into a context, built if need be. Returns the build argument for it.
 
     Without cargo, or where it would build for another system, the image runs the codec in Python. Raises
     LocalKubernetesError.

@@ -421,7 +421,7 @@ class NodeAgent:
         return f"{self._network}.{node_id % 100 + (10 if node_id >= 1000 else 110)}"
 
     def localized(self, text: str, address: str, places: Mapping[str, str]) -> str:
-        """A text of a pod as it is for a process of this machine; what clients are told stays as it is."""
+        """A text of a pod as it is for a process of this machine; addresses for clients stay."""
         reported = [line for line in text.splitlines() if line.startswith(ADVERTISED)]
         text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(ADVERTISED))
         name = re.compile(rf"([a-z0-9-]+)\.[a-z0-9-]+\.{self._namespace}\.svc")
@@ -486,9 +486,9 @@ class NodeAgent:
     def _run(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):
             with suppress(ApiException, OSError):
-                self._look()
+                self._sync_volumes()
 
-    def _look(self) -> None:
+    def _sync_volumes(self) -> None:
         claims = self._list("persistentvolumeclaims")
         pods = {
             pod["metadata"]["name"]: pod

@@ -269,15 +269,15 @@ class Operated:
         return self._read("kafkacontrollers", QUORUM)
 
     def status(self) -> Object:
-        """Its status; empty while there is none."""
+        """Its status; empty until it is written."""
         return dict((self.resource() or {}).get("status") or {})
 
     def condition(self, kind: str) -> Object:
-        """One condition of the KafkaController; empty while there is none."""
+        """A condition of the KafkaController; empty until it is written."""
         return condition_of(self.resource(), kind)
 
     def brokers_condition(self, kind: str, name: str = BROKERS) -> Object:
-        """One condition of a KafkaBroker; empty while there is none."""
+        """A condition of a KafkaBroker; empty until it is written."""
         return condition_of(self.brokers(name), kind)
 
     # Looking
@@ -345,7 +345,7 @@ class Operated:
         self.wait(lambda: self.settled(*node_ids), f"voters {node_ids} and nothing left to do", timeout_s)
 
     def wait(self, look: Callable[[], object], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Wait for something; tells status, pods and the operator's last lines when it does not come."""
+        """Wait for a state; a timeout reports status, pods and the operator's last lines."""
         eventually(look, timeout_s, what, self._seen)
 
     def _read(self, plural: str, name: str) -> Object | None:
@@ -370,14 +370,14 @@ class Operated:
 
 
 def condition_of(resource: Object | None, kind: str) -> Object:
-    """A condition of a resource; empty while there is none."""
+    """A condition of a resource; empty until it is written."""
     conditions = ((resource or {}).get("status") or {}).get("conditions", ())
     return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 @contextmanager
 def forwarded(pairs: Sequence[tuple[Address, Address]]) -> Iterator[None]:
-    """The first address of each pair leads to the second, as a balancer of somebody else would have it."""
+    """The first address of each pair leads to the second, as an external load balancer does."""
     loop = LoopThread("forwarders of addresses")
     forwarders = [Forwarder(address, target) for address, target in pairs]
     try:

@@ -135,11 +135,11 @@ def producing(servers: str) -> Iterator[set[int]]:
         while not stop.wait(0.02):
             here = number
 
-            def told(error: object, _: object, here: int = here) -> None:
+            def delivered(error: object, _: object, here: int = here) -> None:
                 if error is None:
                     acknowledged.add(here)
 
-            produce(producer, number, told)
+            produce(producer, number, delivered)
             producer.poll(0)
             number += 1
 

@@ -49,11 +49,11 @@ class InClusters:
             raise
 
     def status(self, name: str) -> dict[str, Any]:
-        """Its status; empty while there is none."""
+        """Its status; empty until it is written."""
         return dict((self.read(name) or {}).get("status") or {})
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
-        """A condition of the present generation; empty while there is none."""
+        """A condition of the present generation; empty until it is written."""
         resource = self.read(name) or {}
         status = resource.get("status") or {}
         if status.get("observedGeneration") != resource["metadata"]["generation"]:

@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def up(environment: Mapping[str, str], progress: Progress) -> None:
-    """Make the cluster, and print its status and how to go on. Raises LocalKubernetesError."""
+    """Make the cluster, and print its status and the next commands. Raises LocalKubernetesError."""
     started = time.monotonic()
     if _STATE.exists():
         raise LocalKubernetesError(

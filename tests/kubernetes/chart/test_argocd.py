@@ -95,5 +95,5 @@ LEAVING = {
     ],
 )
 def test_health_is_what_the_conditions_say(given: dict[str, Any], expected: tuple[str, str]) -> None:
-    """Argo CD waits for what is not ready and shows what needs somebody."""
+    """Argo CD waits for resources that are not ready, and shows stalled ones as degraded."""
     assert health(given) == expected

@@ -125,7 +125,7 @@ def test_every_value_is_in_the_schema_and_used() -> None:
 def test_machines_are_read_in_an_install_for_some_namespaces_only_if_asked_for(
     render: Callable[..., Any],
 ) -> None:
-    """No cluster-wide right that nobody wanted."""
+    """No cluster-wide rights by default."""
 
     def roles(**rbac: bool) -> list[Any]:
         found = render({"watchNamespaces": ["kafka"], "rbac": rbac})

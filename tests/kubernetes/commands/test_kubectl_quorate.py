@@ -87,7 +87,7 @@ def test_what_it_shows(api_server: ApiServer, cluster: str) -> None:
     assert shown["controllers"]["status"]["quorum"]["leaderId"] == 3000
     assert _quorate(api_server, cluster, "plan", "quorum").stdout == "Nothing is left to do.\n"
     examined = _quorate(api_server, cluster, "doctor", "quorum")
-    assert examined.returncode == 1  # nobody runs an operator here: the pool has no status
+    assert examined.returncode == 1  # without an operator, the pool has no status
     assert f"KafkaBroker {cluster}/pool: No operator manages it" in examined.stdout
 
 

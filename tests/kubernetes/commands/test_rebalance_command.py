@@ -50,9 +50,9 @@ class ModelOperator:
     def _run(self) -> None:
         while not self._stop.wait(LOOK_INTERVAL_S):
             for body in self._custom.list_namespaced_custom_object(*API, self._namespace, PLURAL)["items"]:
-                self._look(body)
+                self._reconcile(body)
 
-    def _look(self, body: Mapping[str, Any]) -> None:
+    def _reconcile(self, body: Mapping[str, Any]) -> None:
         resource = load_entity(body, "test")
         assert isinstance(resource, KafkaRebalance)
         had = HadRebalance.of_status(body.get("status") or {})

@@ -84,8 +84,8 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         '"PLAINTEXT", "SSL", "SASL_SSL"',
     ),
     *(
-        ({"listeners": [{"name": "A", "protocol": "SSL", "tls": tls}]}, "spec.listeners[0].tls", told)
-        for tls, told in (
+        ({"listeners": [{"name": "A", "protocol": "SSL", "tls": tls}]}, "spec.listeners[0].tls", expected)
+        for tls, expected in (
             ({}, "secretName: this or issuerRef is needed, and only one of them"),
             (
                 {"secretName": "s", "issuerRef": {"name": "ca"}},
@@ -280,8 +280,8 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         )
     ),
     *(
-        (with_tokens(**oauth), f"spec.listeners[0].sasl.oauth{field}", told)
-        for oauth, field, told in (
+        (with_tokens(**oauth), f"spec.listeners[0].sasl.oauth{field}", expected)
+        for oauth, field, expected in (
             (
                 {"jwksSecretName": "keys"},
                 "",

@@ -1,4 +1,4 @@
-"""examples/production.yaml and topics-and-users.yaml on machines in three zones, told in order, as a story is.
+"""examples/production.yaml and topics-and-users.yaml on nodes in three zones; the tests run in order.
 
 The namespace takes restricted pods and no others. The volumes of kind stay on their machine: what is drained waits
 until its machine is back. They can't grow; `test_growing_volumes` has others.

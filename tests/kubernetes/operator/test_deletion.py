@@ -37,7 +37,7 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     _create_topic(operated)
     with_broker = operated.pod_uids()
     operated.delete_brokers()
-    _wait_told(operated, BROKERS, "broker-0 holds 3 replica(s)")
+    _wait_reported(operated, BROKERS, "broker-0 holds 3 replica(s)")
     assert operated.brokers_condition("Ready")["reason"] == "TooFewBrokers"
     operated.operators[-1].kill()
     operated.start_operator()
@@ -54,7 +54,7 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     ] * PARTITIONS
 
     operated.delete_brokers(MORE)
-    _wait_told(operated, MORE, "broker-1 holds 3 replica(s)")
+    _wait_reported(operated, MORE, "broker-1 holds 3 replica(s)")
     operated.patch_brokers(MORE, storage={"onDeletion": "Retain"})
     operated.wait(lambda: operated.brokers(MORE) is None, "the other KafkaBroker to be gone")
     assert f"data-{MORE}-1" in operated.claims()
@@ -71,7 +71,7 @@ def test_quorum_and_pool_go_together(brokered: Operated) -> None:
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready")
     _create_topic(operated)
     operated.delete_brokers()
-    _wait_told(operated, BROKERS, "broker-0 holds 3 replica(s)")
+    _wait_reported(operated, BROKERS, "broker-0 holds 3 replica(s)")
     operated.delete()
     operated.wait(lambda: operated.resource() is None and operated.brokers() is None, "both to be gone")
     assert operated.pods() == []
@@ -144,7 +144,7 @@ def _create_topic(operated: Operated) -> None:
     _asking(operated, f"{BROKERS}-0")(lambda client: client.create_topics([new])).raise_any()
 
 
-def _wait_told(operated: Operated, pool: str, held: str) -> None:
+def _wait_reported(operated: Operated, pool: str, held: str) -> None:
     """Wait until a pool that is deleted says in a condition and an Event what its broker holds."""
     operated.wait(
         lambda: held in operated.brokers_condition("Stalled", pool).get("message", ""),
@@ -175,7 +175,7 @@ def _claim(operated: Operated) -> kubernetes.client.V1PersistentVolumeClaim:
 
 
 def _leave_task(operated: Operated) -> None:
-    """A pod of a task that nobody waits for any more."""
+    """The pod of a task of an operator that was killed."""
     security = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

@@ -69,7 +69,7 @@ def _produce(operated: Operated) -> None:
 
 
 def _drained(operated: Operated, *staying: int) -> dict[str, Any]:
-    """What the cluster has come to, without what differs by who left."""
+    """The final state of the cluster, without what depends on the broker that left."""
     ask = _asking(operated)
     topic = ask(lambda client: client.describe_topics([TOPIC]))[TOPIC]
     state = final_state(operated)

@@ -45,7 +45,7 @@ def test_killed_while_a_quorum_is_rebuilt(operated: Operated) -> None:
 
 
 def _lose(operated: Operated) -> list[str]:
-    """The survivor has all that is committed; nobody looks on while the others lose their disks. What these were."""
+    """Wipes the disks of all controllers but the survivor, which has all committed records, and returns them."""
     operated.wait(lambda: _has_everything(operated), "the survivor to have all that is committed")
     operated.operators[-1].kill()
     lost = _other_disks(operated)

@@ -44,7 +44,7 @@ class Names:
         self.objects = ClusterObjects(self.api, ObjectCache(), namespace=self.namespace, cluster="quorum")
         self.names = PublishedNames(self.objects)
 
-    async def look(self) -> None:
+    async def observe(self) -> None:
         """See every Service."""
         for service in (await self.api.list(SERVICE, self.namespace))[0]:
             self.objects.seen(service)
@@ -88,7 +88,7 @@ async def test_a_name_lives_through_its_window(names: Names, api_client: kuberne
     await names.publish(address, first)
     version = _service(api_client, names, "c3000").metadata.resource_version
     names.reread()
-    await names.look()
+    await names.observe()
     await names.publish(address, first)
     service = _service(api_client, names, "c3000")
     assert service.metadata.resource_version == version
@@ -100,7 +100,7 @@ async def test_a_name_lives_through_its_window(names: Names, api_client: kuberne
     (retired,) = names.names.all()
     assert retired.retired_at_ms is not None
     names.reread()
-    await names.look()
+    await names.observe()
     await names.names.change(names.context, retire, first)
     assert list(names.names.all()) == [retired]
     assert _service(api_client, names, "c3000").spec.selector["quorate.dev/node-id"] == "3000"
@@ -128,6 +128,6 @@ async def test_a_service_of_somebody_else_is_left_alone(
         "spec": {"ports": [{"port": 80}]},
     }
     kubernetes.client.CoreV1Api(api_client).create_namespaced_service(names.namespace, body)
-    await names.look()
+    await names.observe()
     with pytest.raises(StepError, match="the Service c3000 exists already"):
         await names.publish(names.address(names.nodes[0]), names.nodes[0])

@@ -1,4 +1,4 @@
-"""A quorum with TLS, SASL and ACLs under a real operator: it forms, the operator gets in, and nobody is shut out."""
+"""A quorum with TLS, SASL and ACLs under a real operator: it forms, and the operator and the clients log in."""
 
 import json
 import urllib.request

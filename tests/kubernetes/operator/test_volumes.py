@@ -7,7 +7,7 @@ CLAIM = f"data-{QUORUM}-{CONTROLLERS_FIRST}"
 
 
 def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
-    """`storage.size` grows the volume of a running node, and what can't grow is told and harms nothing."""
+    """`storage.size` grows the volume of a running node, and what can't grow is reported."""
     classes = kubernetes.client.StorageV1Api(operated.core.api_client)
     name = f"{operated.namespace}-disks"
     classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})
@@ -48,7 +48,7 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
 
 
 def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> None:
-    """What the API server refuses is told, and the rest of the cluster is looked after."""
+    """What the API server refuses is reported, and the rest of the cluster is reconciled."""
     classes = kubernetes.client.StorageV1Api(operated.core.api_client)
     name, claim = f"{operated.namespace}-slow", f"history-{QUORUM}"
     classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})

@@ -10,7 +10,7 @@ OTHERS = "others"
 
 
 def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> None:
-    """Each resource says what is wrong with it, for the spec as it is, and goes on when it is right; others
+    """Each resource says what is wrong with it, for the spec as it is, and continues when it is right; others
     are not concerned.
     """
     operated.create_brokers()
@@ -107,7 +107,7 @@ def _leave_volume(operated: Operated, pool: str, node_id: int) -> None:
 
 
 def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operated) -> None:
-    """A mistake in a resource costs no node, also when the operator starts anew."""
+    """A mistake in a resource costs no node, also when the operator is restarted."""
     operated.create(replicas=1)
     operator = operated.start_operator()
     operated.wait_settled(NODES[0])
@@ -211,21 +211,25 @@ _NO_VALUES: dict[str, Any] = {
 
 
 def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> None:
-    """A template that only the API server can judge costs no running node, and is told where it was written."""
+    """A template that only the API server can judge costs no running node, and is reported at its resource."""
     operated.create(replicas=1)
     operated.start_operator()
     operated.wait_settled(NODES[0])
     name = f"{QUORUM}-{NODES[0]}"
     uid = operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid
-    for template, told in (
+    for template, expected in (
         (_NO_VALUES, "must be specified when `operator` is 'In'"),
         ({"affinity": None, "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, "cpu limit"),
         ({"resources": None, "priorityClassName": "no-such-class"}, "no-such-class"),
     ):
         operated.patch(template=template)
-        operated.wait(lambda told=told: told in _refused(operated), f"the refusal that names {told}")
+        operated.wait(
+            lambda expected=expected: expected in _refused(operated), f"the refusal that names {expected}"
+        )
         assert operated.condition("Stalled")["reason"] == "RestartRefused"
-        operated.wait(lambda told=told: told in "".join(operated.events("RestartRefused")), "the Event")
+        operated.wait(
+            lambda expected=expected: expected in "".join(operated.events("RestartRefused")), "the Event"
+        )
         assert operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid == uid
     assert operated.events("StopNode") == []
     operated.patch(template={"priorityClassName": None, "labels": {"team": "a"}})

@@ -60,7 +60,7 @@ def cluster(admin: ScriptedAdmin) -> ScriptedAdmin:
         )
         for principal in ("User:alice", "Group:people;")
     ]
-    admin.answers = {
+    admin.responses = {
         "list_topics": {TOPIC: TopicListing(name=TOPIC, topic_id=None, is_internal=False)},
         "describe_topics": Results({TOPIC: described}),
         "describe_configs": Results({ConfigResource(ConfigResourceType.TOPIC, TOPIC): configs}),

@@ -1,4 +1,4 @@
-"""Forwarding listeners: bytes both ways, ends told, bounded, and gone when they are withdrawn."""
+"""Forwarding listeners: bytes both ways, half-closed connections, bounds, and withdrawal."""
 
 import asyncio
 import socket
@@ -39,7 +39,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def free_address() -> Address:
-    """An address on which nobody listens."""
+    """An address without a listener."""
     server = await asyncio.start_server(echo, HOST, 0)
     port = server.sockets[0].getsockname()[1]
     server.close()

@@ -146,12 +146,12 @@ async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
     directory.release()
 
 
-@pytest.mark.parametrize("answer", [b"x\n", b"[]\n", b"[" * 100_000 + b"\n"])
-async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, answer: bytes) -> None:
+@pytest.mark.parametrize("response", [b"x\n", b"[]\n", b"[" * 100_000 + b"\n"])
+async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, response: bytes) -> None:
     directory = PlayDirectory(tmp_path)
 
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer)
+        writer.write(response)
         writer.close()
 
     async with await asyncio.start_unix_server(talk, path=tmp_path / "control.sock"):

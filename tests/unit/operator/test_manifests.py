@@ -1,4 +1,4 @@
-"""Manifests: what is read from YAML, and how faults are told."""
+"""Manifests: what is read from YAML, and the messages of faults."""
 
 from pathlib import Path
 

@@ -37,7 +37,7 @@ spec: {{controllers: quorum, replicas: {brokers}}}
 
 
 def layout_of(tmp_path: Path, brokers: int = 1, quorum: str = "dynamic") -> Layout:
-    """A layout in a directory that nobody uses."""
+    """A layout in an unused directory."""
     kafka = {KAFKA_VERSION: Kafka(version=KAFKA_VERSION, java="/opt/java", libs=Path("/opt/libs"))}
     manifests = load_manifests(MANIFESTS.format(brokers=brokers, quorum=quorum), "test")
     desired = desired_cluster(manifests)

@@ -75,7 +75,7 @@ def pretended_plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: i
 
 
 class Pretended:
-    """Runtime and infrastructure of nodes that come up at once, unless told otherwise."""
+    """Runtime and infrastructure of nodes that come up at once by default."""
 
     def __init__(self, layout: Layout, woken: asyncio.Event) -> None:
         self.layout = layout

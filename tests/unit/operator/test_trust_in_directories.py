@@ -1,4 +1,4 @@
-"""Directories of played clusters that somebody else could have changed: nothing in them is trusted."""
+"""Directories of played clusters that another user could have changed are not trusted."""
 
 import json
 import os

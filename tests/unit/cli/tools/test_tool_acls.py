@@ -253,7 +253,7 @@ def test_what_can_not_be_added() -> None:
 
 
 async def test_acls_are_added_that_are_not_there(admin: ScriptedAdmin) -> None:
-    admin.answers |= {"describe_acls": (READ_T,), "create_acls": Results()}
+    admin.responses |= {"describe_acls": (READ_T,), "create_acls": Results()}
     add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice")
     ran = await run_tool(*add, "--operation", "Read", "--operation", "Describe")
     describe = READ_TEXT.replace("READ", "DESCRIBE")
@@ -282,17 +282,17 @@ READ_JSON = {
 
 
 async def test_additions_for_programs_have_the_documented_shape(admin: ScriptedAdmin) -> None:
-    admin.answers |= {"describe_acls": (), "create_acls": Results()}
+    admin.responses |= {"describe_acls": (), "create_acls": Results()}
     add = ("acls", *AT, "--add", "--topic", "t", *("--allow-principal", "User:alice", "--operation", "Read"))
     assert (await run_tool(*add, "-o", "json")).json == {"added": [READ_JSON], "existing": []}
-    admin.answers["describe_acls"] = (READ_T,)
+    admin.responses["describe_acls"] = (READ_T,)
     assert (await run_tool(*add, "-o", "json")).json == {"added": [], "existing": [READ_JSON]}
 
 
 async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
     """The server's reason reaches the person."""
     refusal = ServerError(ErrorCode.security_disabled, "No Authorizer is configured.")
-    admin.answers |= {"describe_acls": (), "create_acls": Results({}, {READ_T: refusal})}
+    admin.responses |= {"describe_acls": (), "create_acls": Results({}, {READ_T: refusal})}
     add = ("acls", *AT, "--add", "--topic", "t", "--allow-principal", "User:alice", "--operation", "Read")
     ran = await run_tool(*add)
     assert ran.exit_code == 1
@@ -300,7 +300,7 @@ async def test_a_refusal_to_add_is_a_failure(admin: ScriptedAdmin) -> None:
 
 
 async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
-    admin.answers["describe_acls"] = (WRITE_T, READ_T)
+    admin.responses["describe_acls"] = (WRITE_T, READ_T)
     both = f"Current ACLs for resource `{PATTERN_TEXT}`:\n\t{READ_TEXT}\n\t{WRITE_TEXT}\n\n"
     assert (await run_tool("acls", *AT, "--list")).stdout == both
     assert admin.calls[-1].args == (ANY_ACL,)
@@ -316,12 +316,12 @@ async def test_acls_are_listed(admin: ScriptedAdmin) -> None:
     )
     ran = await run_tool("acls", *AT, "--list", "--principal", "User:alice", "-o", "json")
     assert ran.json == {"acls": [READ_JSON]}
-    admin.answers["describe_acls"] = ()
+    admin.responses["describe_acls"] = ()
     assert (await run_tool("acls", *AT, "--list")).stdout == ""
 
 
 async def test_filters_may_match_any_pattern(admin: ScriptedAdmin) -> None:
-    admin.answers["describe_acls"] = ()
+    admin.responses["describe_acls"] = ()
     for text in ("any", "match"):
         await run_tool("acls", *AT, "--list", "--topic", "t", "--resource-pattern-type", text)
     asked = [call.args[0].pattern.pattern_type for call in admin.calls]
@@ -336,7 +336,7 @@ def deleted(*bindings: AclBinding, error: ServerError | None = None) -> Any:
 
 
 async def test_acls_are_removed_without_a_question_by_force(admin: ScriptedAdmin) -> None:
-    admin.answers["delete_acls"] = deleted(READ_T)
+    admin.responses["delete_acls"] = deleted(READ_T)
     remove = ("acls", *AT, "--remove", "--topic", "t", "--force")
     ran = await run_tool(*remove)
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "", "")
@@ -364,14 +364,14 @@ ALL_OF_T = f"Are you sure you want to delete all ACLs for resource filter `{PATT
 
 @pytest.mark.parametrize(("answer", "calls"), [("y\n", 1), ("Y\n", 1), ("n\n", 0), ("yes\n", 0), ("\n", 0)])
 async def test_removal_asks_first(admin: ScriptedAdmin, answer: str, calls: int) -> None:
-    admin.answers["delete_acls"] = deleted()
+    admin.responses["delete_acls"] = deleted()
     ran = await answering(answer, "--topic", "t")
     assert (ran.exit_code, ran.stdout) == (0, ALL_OF_T)
     assert len(admin.calls) == calls
 
 
 async def test_removal_asks_for_each_resource(admin: ScriptedAdmin) -> None:
-    admin.answers["delete_acls"] = deleted()
+    admin.responses["delete_acls"] = deleted()
     ran = await answering("n\ny\n", "--topic", "t", "--group", "g", "--allow-principal", "User:alice")
     question = (
         "Are you sure you want to remove ACLs: \n \t(principal=User:alice, host=*, operation=ALL,"
@@ -397,7 +397,9 @@ async def test_without_an_answer_nothing_is_removed(admin: ScriptedAdmin) -> Non
 
 
 async def test_an_entry_that_could_not_be_removed_is_a_failure(admin: ScriptedAdmin) -> None:
-    admin.answers["delete_acls"] = deleted(READ_T, error=ServerError(ErrorCode.cluster_authorization_failed))
+    admin.responses["delete_acls"] = deleted(
+        READ_T, error=ServerError(ErrorCode.cluster_authorization_failed)
+    )
     ran = await run_tool("acls", *AT, "--remove", "--topic", "t", "--force")
     assert (ran.exit_code, ran.stderr) == (
         1,

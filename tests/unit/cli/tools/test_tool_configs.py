@@ -60,11 +60,13 @@ TOPIC_ENTRIES = (
 
 def configured(admin: ScriptedAdmin, *entries: ConfigEntry) -> None:
     """Every resource has these configs."""
-    admin.answers["describe_configs"] = lambda resources, **_: Results(dict.fromkeys(resources, entries), {})
+    admin.responses["describe_configs"] = lambda resources, **_: Results(
+        dict.fromkeys(resources, entries), {}
+    )
 
 
 async def test_a_topic_is_described(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = {"t": None}
+    admin.responses["list_topics"] = {"t": None}
     configured(admin, *TOPIC_ENTRIES)
     retention = (
         "  retention.ms=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1, "
@@ -81,7 +83,7 @@ async def test_a_topic_is_described(admin: ScriptedAdmin) -> None:
 
 
 async def test_the_description_for_programs_has_the_documented_shape(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = {"t": None}
+    admin.responses["list_topics"] = {"t": None}
     configured(admin, TOPIC_ENTRIES[1])
     ran = await run_tool("configs", *AT, "--describe", "--topic", "t", "-o", "json")
     assert ran.json == {
@@ -108,7 +110,7 @@ async def test_the_description_for_programs_has_the_documented_shape(admin: Scri
 
 
 async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin) -> None:
-    admin.answers["describe_cluster"] = brokers(2, 1)
+    admin.responses["describe_cluster"] = brokers(2, 1)
     configured(
         admin,
         entry("a", "1", ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -123,7 +125,7 @@ async def test_brokers_are_described_one_all_and_by_default(admin: ScriptedAdmin
 
 
 async def test_loggers_are_described_all(admin: ScriptedAdmin) -> None:
-    admin.answers["describe_cluster"] = brokers(1)
+    admin.responses["describe_cluster"] = brokers(1)
     configured(admin, entry("kafka", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG))
     ran = await run_tool("configs", *AT, "--describe", "--broker-logger", "1")
     assert (
@@ -144,7 +146,7 @@ async def test_loggers_are_described_all(admin: ScriptedAdmin) -> None:
 async def test_what_does_not_exist_is_told(
     admin: ScriptedAdmin, whose: tuple[str, str], missing: str
 ) -> None:
-    admin.answers |= {
+    admin.responses |= {
         "list_topics": {},
         "describe_cluster": brokers(1),
         "list_config_resources": (),
@@ -173,14 +175,14 @@ async def test_groups_with_members_and_with_configs(
     admin: ScriptedAdmin, listed: object, names: list[str]
 ) -> None:
     group = GroupListing(group_id="g", group_type="consumer", protocol_type="", group_state="")
-    admin.answers |= {"list_groups": (group,), "list_config_resources": listed}
+    admin.responses |= {"list_groups": (group,), "list_config_resources": listed}
     configured(admin, entry("a", "1", ConfigSource.DYNAMIC_GROUP_CONFIG))
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "groups", "-o", "json")
     assert [one["entityName"] for one in ran.json["configs"]] == names
 
 
 async def test_a_refusal_to_list_is_a_failure(admin: ScriptedAdmin) -> None:
-    admin.answers |= {"list_groups": (), "list_config_resources": ServerError(ErrorCode.invalid_request)}
+    admin.responses |= {"list_groups": (), "list_config_resources": ServerError(ErrorCode.invalid_request)}
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "groups")
     assert ran.exit_code == 1
     assert "INVALID_REQUEST" in ran.stderr
@@ -208,7 +210,7 @@ USERS = Results(
 
 
 async def test_users_are_described_with_quotas_and_credentials(admin: ScriptedAdmin) -> None:
-    admin.answers |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
+    admin.responses |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "users")
     assert sorted(ran.stdout.splitlines()) == [
         "Error retrieving SCRAM credential configs for user-principal 'eve': DUPLICATE_RESOURCE: asked twice",
@@ -229,7 +231,7 @@ async def test_users_are_described_with_quotas_and_credentials(admin: ScriptedAd
 
 
 async def test_quotas_for_programs_have_the_documented_shape(admin: ScriptedAdmin) -> None:
-    admin.answers |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
+    admin.responses |= {"describe_client_quotas": QUOTAS, "describe_user_scram_credentials": USERS}
     ran = await run_tool("configs", *AT, "--describe", "--entity-type", "users", "-o", "json")
     assert ran.json == {
         "quotas": [
@@ -267,7 +269,7 @@ async def test_quotas_for_programs_have_the_documented_shape(admin: ScriptedAdmi
 async def test_only_users_are_asked_for_credentials(
     admin: ScriptedAdmin, whose: tuple[str, ...], components: list[tuple[str, QuotaMatch, str | None]]
 ) -> None:
-    admin.answers["describe_client_quotas"] = {}
+    admin.responses["describe_client_quotas"] = {}
     ran = await run_tool("configs", *AT, "--describe", *whose)
     assert (ran.exit_code, ran.stdout) == (0, "")
     (call,) = admin.calls
@@ -317,7 +319,7 @@ def changed(resource: ConfigResource, deleted: tuple[str, ...] = (), **set_: str
 async def test_configs_are_altered(
     admin: ScriptedAdmin, whose: tuple[str, ...], resource: tuple[ConfigResourceType, str], told: str
 ) -> None:
-    admin.answers["incremental_alter_configs"] = Results()
+    admin.responses["incremental_alter_configs"] = Results()
     ran = await run_tool(
         "configs", *AT, "--alter", *whose, "--add-config", "a=[1,2]", "--delete-config", "b,c"
     )
@@ -327,7 +329,7 @@ async def test_configs_are_altered(
 
 async def test_an_alteration_for_programs_has_the_documented_shape(admin: ScriptedAdmin) -> None:
     """`-o json` is an interface, and repeats no value."""
-    admin.answers["incremental_alter_configs"] = Results()
+    admin.responses["incremental_alter_configs"] = Results()
     ran = await run_tool(
         "configs", *AT, "--alter", "--broker-defaults", "--add-config", "a=secret", "-o", "json"
     )
@@ -339,7 +341,7 @@ async def test_an_alteration_for_programs_has_the_documented_shape(admin: Script
 
 
 async def test_configs_are_read_from_a_file(admin: ScriptedAdmin, tmp_path: Path) -> None:
-    admin.answers["incremental_alter_configs"] = Results()
+    admin.responses["incremental_alter_configs"] = Results()
     file = tmp_path / "configs.properties"
     file.write_text("# comment\na=1\nb = x,y\n")
     alter = ("configs", *AT, "--alter", "--topic", "t", "--add-config-file", str(file))
@@ -359,7 +361,7 @@ async def test_a_refused_config_is_a_failure(admin: ScriptedAdmin) -> None:
     """The server's reason reaches the person."""
     resource = ConfigResource(ConfigResourceType.TOPIC, "t")
     error = ServerError(ErrorCode.invalid_config, "Unknown topic config name: a")
-    admin.answers["incremental_alter_configs"] = Results({}, {resource: error})
+    admin.responses["incremental_alter_configs"] = Results({}, {resource: error})
     ran = await run_tool("configs", *AT, "--alter", "--topic", "t", "--add-config", "a=1")
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == "error: INVALID_CONFIG: Unknown topic config name: a\n"
@@ -367,7 +369,7 @@ async def test_a_refused_config_is_a_failure(admin: ScriptedAdmin) -> None:
 
 async def test_loggers_are_altered_if_there_are_such(admin: ScriptedAdmin) -> None:
     configured(admin, entry("kafka", "INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG))
-    admin.answers["incremental_alter_configs"] = Results()
+    admin.responses["incremental_alter_configs"] = Results()
     alter = ("configs", *AT_CONTROLLER, "--alter", "--broker-logger", "3000", "--add-config")
     ran = await run_tool(*alter, "kafka=DEBUG")
     assert ran.stdout == "Completed updating config for broker-logger 3000.\n"
@@ -379,7 +381,7 @@ async def test_loggers_are_altered_if_there_are_such(admin: ScriptedAdmin) -> No
 
 
 async def test_quotas_are_altered_at_controllers_too(admin: ScriptedAdmin) -> None:
-    admin.answers["alter_client_quotas"] = Results()
+    admin.responses["alter_client_quotas"] = Results()
     ran = await run_tool(
         "configs",
         *AT_CONTROLLER,
@@ -396,20 +398,20 @@ async def test_quotas_are_altered_at_controllers_too(admin: ScriptedAdmin) -> No
 
 async def test_a_quota_that_is_not_set_can_not_be_deleted(admin: ScriptedAdmin) -> None:
     """A typing error does not look like success."""
-    admin.answers |= {
+    admin.responses |= {
         "describe_client_quotas": {ClientQuotaEntity.of({"ip": None}): {"connection_creation_rate": 1.0}},
         "alter_client_quotas": Results(),
     }
     alter = ("configs", *AT, "--alter", "--ip-defaults", "--delete-config", "connection_creation_rate")
     assert (await run_tool(*alter)).stdout == "Completed updating default config for ips in the cluster.\n"
-    admin.answers["describe_client_quotas"] = {}
+    admin.responses["describe_client_quotas"] = {}
     ran = await run_tool(*alter)
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "Invalid config(s): connection_creation_rate" in ran.stderr
 
 
 async def test_credentials_are_altered(admin: ScriptedAdmin) -> None:
-    admin.answers["alter_user_scram_credentials"] = Results({"u": None}, {})
+    admin.responses["alter_user_scram_credentials"] = Results({"u": None}, {})
     alter = ("configs", *AT, "--alter", "--user", "u", "--add-config", "SCRAM-SHA-512=[password=secret]")
     ran = await run_tool(*alter)
     assert ran.stdout == "Completed updating config for user u.\n"
@@ -417,6 +419,6 @@ async def test_credentials_are_altered(admin: ScriptedAdmin) -> None:
     assert [(alteration.user, alteration.mechanism, alteration.password) for alteration in alterations] == [
         ("u", ScramMechanism.SCRAM_SHA_512, "secret")
     ]
-    admin.answers["alter_user_scram_credentials"] = UnsupportedEndpointError("not at controllers")
+    admin.responses["alter_user_scram_credentials"] = UnsupportedEndpointError("not at controllers")
     ran = await run_tool(*alter)
     assert (ran.exit_code, ran.stderr) == (1, "error: not at controllers\n")

@@ -85,7 +85,7 @@ def test_tokens_are_told_as_by_kafka() -> None:
 
 
 async def test_a_token_is_created(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    admin.answers["create_delegation_token"] = TOKEN
+    admin.responses["create_delegation_token"] = TOKEN
     create = (*at, "--create", "--max-life-time-period", "1000")
     ran = await run_tool(*create, "--renewer-principal", "User:bob")
     assert ran.exit_code == 0
@@ -111,14 +111,14 @@ async def test_a_token_for_programs_has_the_documented_shape(
         "expiryTimestampMs": 1_700_000_060_000,
         "maxTimestampMs": 1_700_000_120_000,
     }
-    admin.answers |= {"create_delegation_token": TOKEN, "describe_delegation_tokens": (TOKEN,)}
+    admin.responses |= {"create_delegation_token": TOKEN, "describe_delegation_tokens": (TOKEN,)}
     ran = await run_tool(*at, "--create", "--max-life-time-period", "-1", "-o", "json")
     assert ran.json == token
     assert (await run_tool(*at, "--describe", "-o", "json")).json == {"tokens": [token]}
 
 
 async def test_tokens_are_described(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    admin.answers["describe_delegation_tokens"] = (TOKEN,)
+    admin.responses["describe_delegation_tokens"] = (TOKEN,)
     ran = await run_tool(*at, "--describe")
     assert ran.stdout == (
         f"Calling describe token operation for current user.\nTotal number of tokens : 1{TABLE}"
@@ -141,7 +141,7 @@ async def test_tokens_are_described(admin: ScriptedAdmin, at: tuple[str, ...]) -
 async def test_a_token_is_renewed_and_expired(
     admin: ScriptedAdmin, at: tuple[str, ...], action: str, period: str, told: str
 ) -> None:
-    admin.answers[f"{action}_delegation_token"] = 1_700_000_000_000
+    admin.responses[f"{action}_delegation_token"] = 1_700_000_000_000
     arguments = (*at, f"--{action}", "--hmac", HMAC, f"--{period}", "-1")
     ran = await run_tool(*arguments)
     assert ran.stdout == (
@@ -154,7 +154,7 @@ async def test_a_token_is_renewed_and_expired(
 
 
 async def test_errors_are_told(admin: ScriptedAdmin, at: tuple[str, ...]) -> None:
-    admin.answers["create_delegation_token"] = ServerError(ErrorCode.delegation_token_request_not_allowed)
+    admin.responses["create_delegation_token"] = ServerError(ErrorCode.delegation_token_request_not_allowed)
     ran = await run_tool(*at, "--create", "--max-life-time-period", "-1")
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Delegation Token requests are")

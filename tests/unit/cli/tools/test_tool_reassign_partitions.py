@@ -64,7 +64,7 @@ def file(tmp_path: Path) -> Callable[..., str]:
 
 def everything(admin: ScriptedAdmin, **answers: Any) -> None:
     """Answers of a cluster with the brokers 1 and 2, where `t` has one partition on 1, in /a."""
-    admin.answers |= {
+    admin.responses |= {
         "list_partition_reassignments": {},
         "describe_cluster": brokers(1, 2),
         "describe_topics": Results({"t": topic((1,))}, {}),
@@ -83,7 +83,7 @@ SAVED = (
 
 
 async def test_reassignments_are_listed(admin: ScriptedAdmin) -> None:
-    admin.answers["list_partition_reassignments"] = {T0: MOVING}
+    admin.responses["list_partition_reassignments"] = {T0: MOVING}
     ran = await run_tool(*AT_CONTROLLER, "--list")
     assert ran.stdout.endswith("t-0: replicas: 1,2,3. adding: 3. removing: 1.\n")
     assert admin.config.client_id == "reassign-partitions-tool"
@@ -342,7 +342,7 @@ async def test_a_reassignment_is_cancelled(admin: ScriptedAdmin, file: Callable[
 
 
 async def test_nothing_to_cancel_at_controllers(admin: ScriptedAdmin, file: Callable[..., str]) -> None:
-    admin.answers["list_partition_reassignments"] = {}
+    admin.responses["list_partition_reassignments"] = {}
     path = file(to(1))
     ran = await run_tool(*AT_CONTROLLER, "--cancel", "--preserve-throttles", "--reassignment-json-file", path)
     assert ran.stdout == (

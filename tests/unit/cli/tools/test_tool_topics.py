@@ -299,7 +299,7 @@ def listing(*names: str) -> dict[str, TopicListing]:
 
 
 async def test_a_topic_is_created(admin: ScriptedAdmin) -> None:
-    admin.answers["create_topics"] = Results({"t": None}, {})
+    admin.responses["create_topics"] = Results({"t": None}, {})
     options = (
         "--create",
         "--topic",
@@ -320,7 +320,7 @@ async def test_a_topic_is_created(admin: ScriptedAdmin) -> None:
 
 
 async def test_a_topic_is_created_with_its_replicas(admin: ScriptedAdmin) -> None:
-    admin.answers["create_topics"] = Results({"a.b": None}, {})
+    admin.responses["create_topics"] = Results({"a.b": None}, {})
     ran = await run_tool("topics", *AT, "--create", "--topic", "a.b", "--replica-assignment", "0:1,1:0")
     assert ran.stdout.startswith("WARNING: Due to limitations in metric names")
     assert ran.stdout.endswith("\nCreated topic a.b.\n")
@@ -329,7 +329,7 @@ async def test_a_topic_is_created_with_its_replicas(admin: ScriptedAdmin) -> Non
 
 async def test_a_topic_that_exists_is_a_failure_unless_allowed(admin: ScriptedAdmin) -> None:
     exists = ServerError(ErrorCode.topic_already_exists, "Topic 't' already exists.")
-    admin.answers["create_topics"] = Results({}, {"t": exists})
+    admin.responses["create_topics"] = Results({}, {"t": exists})
     create = ("topics", *AT, "--create", "--topic", "t")
     ran = await run_tool(*create)
     assert (ran.exit_code, ran.stdout) == (1, "")
@@ -338,12 +338,12 @@ async def test_a_topic_that_exists_is_a_failure_unless_allowed(admin: ScriptedAd
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "", "")
     ran = await run_tool(*create, "--if-not-exists", "-o", "json")
     assert ran.json == {"topic": "t", "created": False}
-    admin.answers["create_topics"] = Results({}, {"t": ServerError(ErrorCode.policy_violation, "No.")})
+    admin.responses["create_topics"] = Results({}, {"t": ServerError(ErrorCode.policy_violation, "No.")})
     assert (await run_tool(*create, "--if-not-exists")).exit_code == 1
 
 
 async def test_topics_are_listed(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = listing("b", "a", "__consumer_offsets")
+    admin.responses["list_topics"] = listing("b", "a", "__consumer_offsets")
     assert (await run_tool("topics", *AT, "--list")).stdout == "__consumer_offsets\na\nb\n"
     assert (await run_tool("topics", *AT, "--list", "--topic", "a|b")).stdout == "a\nb\n"
     assert (await run_tool("topics", *AT, "--list", "--topic", "z")).stdout == "\n"
@@ -354,12 +354,12 @@ async def test_topics_are_listed(admin: ScriptedAdmin) -> None:
 
 
 async def test_partitions_are_added(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = listing("a", "b")
-    admin.answers["create_partitions"] = Results()
+    admin.responses["list_topics"] = listing("a", "b")
+    admin.responses["create_partitions"] = Results()
     ran = await run_tool("topics", *AT, "--alter", "--topic", "a|b", "--partitions", "3")
     assert (ran.exit_code, ran.stdout) == (0, "")
     assert admin.calls[-1].args == ({name: NewPartitions(total_count=3) for name in "ab"},)
-    admin.answers["describe_topics"] = Results({"a": topic("a")}, {})
+    admin.responses["describe_topics"] = Results({"a": topic("a")}, {})
     await run_tool(
         "topics", *AT, "--alter", "--topic", "a", "--partitions", "2", "--replica-assignment", "1:2,2:1"
     )
@@ -368,7 +368,7 @@ async def test_partitions_are_added(admin: ScriptedAdmin) -> None:
 
 @pytest.mark.parametrize("action", [("--alter", "--partitions", "3"), ("--delete",), ("--describe",)])
 async def test_a_topic_that_is_not_there(admin: ScriptedAdmin, action: tuple[str, ...]) -> None:
-    admin.answers["list_topics"] = listing("a")
+    admin.responses["list_topics"] = listing("a")
     ran = await run_tool("topics", *AT, *action, "--topic", "z")
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == "error: Topic 'z' does not exist as expected\n"
@@ -378,12 +378,12 @@ async def test_a_topic_that_is_not_there(admin: ScriptedAdmin, action: tuple[str
 
 
 async def test_topics_are_deleted(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = listing("a", "b", "c")
-    admin.answers["delete_topics"] = Results({"a": None, "b": None}, {})
+    admin.responses["list_topics"] = listing("a", "b", "c")
+    admin.responses["delete_topics"] = Results({"a": None, "b": None}, {})
     ran = await run_tool("topics", *AT, "--delete", "--topic", "a|b", "-o", "json")
     assert ran.json == {"deleted": ["a", "b"]}
     assert admin.calls[-1].args == (["a", "b"],)
-    admin.answers["delete_topics"] = Results({}, {"c": ServerError(ErrorCode.topic_deletion_disabled)})
+    admin.responses["delete_topics"] = Results({}, {"c": ServerError(ErrorCode.topic_deletion_disabled)})
     ran = await run_tool("topics", *AT, "--delete", "--topic", "c")
     assert ran.exit_code == 1
     assert "TOPIC_DELETION_DISABLED" in ran.stderr
@@ -391,7 +391,7 @@ async def test_topics_are_deleted(admin: ScriptedAdmin) -> None:
 
 def describing(admin: ScriptedAdmin) -> None:
     """Answers for --describe of the topic `t`."""
-    admin.answers |= {
+    admin.responses |= {
         "list_topics": listing("t"),
         "describe_topics": lambda wanted, **_: Results({one: topic("t") for one in wanted}, {}),
         "describe_configs": Results({ConfigResource(ConfigResourceType.TOPIC, "t"): tuple(CONFIGS)}, {}),
@@ -409,7 +409,7 @@ def describing(admin: ScriptedAdmin) -> None:
 )
 async def test_a_topic_is_described_without_reassignments(admin: ScriptedAdmin, refusal: Exception) -> None:
     describing(admin)
-    admin.answers["list_partition_reassignments"] = refusal
+    admin.responses["list_partition_reassignments"] = refusal
     ran = await run_tool("topics", *AT, "--describe", "--topic", "t")
     assert ran.exit_code == 0
     assert ran.stdout.startswith("Topic: t\t")
@@ -417,7 +417,7 @@ async def test_a_topic_is_described_without_reassignments(admin: ScriptedAdmin, 
 
 async def test_another_refusal_about_reassignments_is_a_failure(admin: ScriptedAdmin) -> None:
     describing(admin)
-    admin.answers["list_partition_reassignments"] = ServerError(ErrorCode.not_controller)
+    admin.responses["list_partition_reassignments"] = ServerError(ErrorCode.not_controller)
     ran = await run_tool("topics", *AT, "--describe")
     assert ran.exit_code == 1
     assert "NOT_CONTROLLER" in ran.stderr
@@ -429,7 +429,7 @@ async def test_another_refusal_about_reassignments_is_a_failure(admin: ScriptedA
 )
 async def test_controllers_describe_topics_without_a_leader(admin: ScriptedAdmin, failure: Exception) -> None:
     describing(admin)
-    admin.answers["list_partition_reassignments"] = failure
+    admin.responses["list_partition_reassignments"] = failure
     ran = await run_tool("topics", *AT_CONTROLLERS, "--describe")
     assert ran.exit_code == 0
     assert ran.stdout.startswith("Topic: t\t")
@@ -476,7 +476,7 @@ async def test_the_page_size_is_passed_on(admin: ScriptedAdmin) -> None:
 
 
 async def test_delete_config_is_told_to_do_nothing(admin: ScriptedAdmin) -> None:
-    admin.answers["list_topics"] = {}
+    admin.responses["list_topics"] = {}
     ran = await run_tool("topics", *AT, "--list", "--delete-config", "a")
     assert ran.exit_code == 0
     assert "--delete-config has no effect" in ran.stderr

@@ -1,4 +1,4 @@
-"""What an image and the description of a quorum say, as planning wants it."""
+"""The planner's facts from an image and the description of a quorum."""
 
 from uuid import UUID
 
@@ -21,7 +21,7 @@ DISK = UUID(int=77)
 def replica(
     node_id: int, end: int = 10, age_ms: int | None = 0, caught_up_age_ms: int | None = 0
 ) -> ReplicaDescription:
-    """A replica that fetched, and was caught up, so long ago by the leader's clock; None: never."""
+    """A replica with the age of its last fetch and of its last catch-up, by the leader's clock; None: never."""
     return ReplicaDescription(
         node_id=node_id,
         directory_id=DISK,

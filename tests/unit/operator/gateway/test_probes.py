@@ -1,4 +1,4 @@
-"""Who answers at an address: nodes that know KIP-1242 and those that do not, behind TLS or not, and nobody."""
+"""Which node answers at an address, with and without KIP-1242 and TLS."""
 
 import asyncio
 import ssl
@@ -22,18 +22,18 @@ from quorate_protocol.errors import ErrorCode
 
 TLS_HANDSHAKE = 22
 TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))
-"""A fatal alert, protocol_version: what Java answers to whoever speaks no TLS."""
+"""A fatal alert, protocol_version: Java's response to a client without TLS."""
 NODES = frozenset({0, 1, 2, 3000})
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who answers at all answers in time."""
+    """No probe of a node that answers times out."""
     monkeypatch.setattr(probes, "PROBE_TIMEOUT_MS", HANG_S * 1000)
 
 
 def configured_as(node_id: int) -> Any:
-    """A handler of DescribeConfigs: a node tells its own configuration, and refuses that of others."""
+    """A handler of DescribeConfigs: a node describes its own configuration, and refuses others."""
 
     def handle(request: Any) -> Any:
         results = tuple(
@@ -146,14 +146,14 @@ async def test_nobody_holds_up_the_others(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(probes, "PROBES_AT_ONCE_MAX", 1)
         reached += (await probe(address_of(silent), *broken))[:1]
     errors = ("the server closed the connection", "Connection refused", "label", "no response from")
-    for one, error in zip(reached, errors, strict=True):
-        assert (one.cluster_id, one.node_id) == (None, None)
-        assert error in (one.error or "")
+    for result, error in zip(reached, errors, strict=True):
+        assert (result.cluster_id, result.node_id) == (None, None)
+        assert error in (result.error or "")
 
 
 @asynccontextmanager
 async def alerting(node: FakeNode) -> AsyncIterator[Address]:
-    """A listener in front of a TLS one that tells whoever speaks no TLS so, as Java does."""
+    """A listener in front of a TLS listener that rejects clients without TLS, as Java does."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await reader.read(65536)
@@ -178,7 +178,7 @@ async def alerting(node: FakeNode) -> AsyncIterator[Address]:
 
 @pytest.fixture
 def own_certificate(tmp_path: Path) -> ssl.SSLContext:
-    """What a listener uses whose certificate nobody else signed, for another name."""
+    """The security of a listener with a self-signed certificate for another name."""
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"),
@@ -249,7 +249,7 @@ async def test_tokens_alone_leave_the_certificate(own_certificate: ssl.SSLContex
 
 
 async def test_a_listener_with_tls_is_spoken_to_so(own_certificate: ssl.SSLContext) -> None:
-    """External listeners are probed, whoever signed their certificate."""
+    """External listeners are probed whatever authority signed their certificate."""
     handlers = {"DescribeConfigs": configured_as(1)}
     cluster = FakeCluster((1,), ssl_context=own_certificate, handlers=handlers)
     async with cluster, alerting(cluster.nodes[1]) as address:

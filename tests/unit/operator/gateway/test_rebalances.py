@@ -124,7 +124,7 @@ def admin() -> ScriptedAdmin:
             raise disks[address]
         return disks[address]
 
-    made.answers = {
+    made.responses = {
         "list_partition_reassignments": {
             TopicPartition("a", 1): PartitionReassignment(
                 replicas=(3, 2, 1), adding_replicas=(3,), removing_replicas=(1,)
@@ -190,7 +190,7 @@ async def test_each_broker_is_asked_for_its_directories_alone(admin: ScriptedAdm
     key = TopicPartitionReplica("a", 0, 1)
     move = MoveToDirectories(targets={1: {A0: "/2"}}, addresses={1: ADDRESSES[1]}, size_bytes=7)
     codes = [ErrorCode.unknown_topic_or_partition, ErrorCode.kafka_storage_error]
-    admin.answers["alter_replica_log_dirs_at"] = lambda *_: Results({}, {key: ServerError(codes.pop(0))})
+    admin.responses["alter_replica_log_dirs_at"] = lambda *_: Results({}, {key: ServerError(codes.pop(0))})
     await change_rebalance(cast("Any", admin), move)
     (asked,) = admin.calls_of("alter_replica_log_dirs_at")
     assert asked.args == (AdminAddress("10.0.0.1", 9092), {key: "/2"})
@@ -202,7 +202,7 @@ async def test_changes_are_requests(admin: ScriptedAdmin) -> None:
     client = cast("Any", admin)
     key = TopicPartition("a", 0)
     over = Results({}, {key: ServerError(ErrorCode.no_reassignment_in_progress)})
-    admin.answers |= {
+    admin.responses |= {
         "alter_partition_reassignments": lambda *_, **__: over,
         "elect_leaders": lambda *_: Results({}, {key: ServerError(ErrorCode.election_not_needed)}),
         "incremental_alter_configs": lambda _: Results({}),

@@ -36,19 +36,19 @@ class _Api:
         self.renewals = 0
 
     async def get(self, _kind: Kind, _namespace: str, _name: str) -> dict[str, Any] | None:
-        await self._answer()
+        await self._respond()
         return self.lease
 
     async def create(self, _kind: Kind, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
         return await self.replace(_kind, _namespace, body)
 
     async def replace(self, _kind: Kind, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
-        await self._answer()
+        await self._respond()
         self.renewals += 1
         self.lease = {**body, "metadata": {"name": "lease", "resourceVersion": f"{self.renewals}"}}
         return self.lease
 
-    async def _answer(self) -> None:
+    async def _respond(self) -> None:
         if asyncio.get_running_loop().time() >= self.silent_s:
             await asyncio.Event().wait()
 
@@ -83,7 +83,7 @@ def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFi
         await lease.acquire()
 
     class Refusing(_Api):
-        async def _answer(self) -> None:
+        async def _respond(self) -> None:
             now_s = asyncio.get_running_loop().time()
             if now_s < 10:
                 raise ApiError(403, "Forbidden", "leases is forbidden")

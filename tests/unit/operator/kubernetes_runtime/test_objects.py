@@ -1,4 +1,4 @@
-"""Objects that are kept as Quorate wants them: what is written, and what is left alone."""
+"""Objects that are applied: what is written, and what is left alone."""
 
 from typing import Any, cast
 
@@ -40,4 +40,4 @@ async def test_a_quantity_that_is_written_in_another_way_is_no_edit() -> None:
     await objects.keep(_job("0.6"))
     assert len(api.applied) == 2
     await objects.keep(_job("0.6"))
-    assert len(api.applied) == 3, "what somebody changed is mended"
+    assert len(api.applied) == 3, "a manual change is reverted"

@@ -71,8 +71,8 @@ def test_a_claim_alone_is_not_yet_a_node() -> None:
 
 
 def test_a_stopped_node_tells_what_it_was_last_started_with() -> None:
-    def advertising(item: dict[str, Any], **told: Address) -> dict[str, Any]:
-        item["metadata"]["annotations"] = {ANNOTATION_ADVERTISED: advertised_text(told)}
+    def advertising(item: dict[str, Any], **expected: Address) -> dict[str, Any]:
+        item["metadata"]["annotations"] = {ANNOTATION_ADVERTISED: advertised_text(expected)}
         return item
 
     claim = _claim(**{ANNOTATION_DIRECTORY_ID: DIRECTORY_ID})

@@ -1,4 +1,4 @@
-"""Racks of brokers by labels of machines: when a pod is told its rack, and what it waits for."""
+"""Racks of brokers by labels of nodes: when a pod gets its rack, and what it waits for."""
 
 from typing import Any, cast
 
@@ -46,7 +46,7 @@ def _pod(make: Make, brokers: str = BY_ZONE, **changes: Any) -> Object:
     return pod
 
 
-async def _told(
+async def _racks(
     make: Make, pod: Object | None, machine: Object | ApiError | None, brokers: str = BY_ZONE
 ) -> tuple[list[Object], list[str]]:
     """The annotations that were written, and the problems."""
@@ -63,10 +63,10 @@ def _machine(**labels: str) -> Object:
 
 async def test_a_pod_is_told_the_label_of_its_machine(make: Make) -> None:
     reported = ([{"quorate.dev/rack": "zone-a"}], [])
-    assert await _told(make, _pod(make), _machine(**{ZONE: "zone-a"})) == reported
+    assert await _racks(make, _pod(make), _machine(**{ZONE: "zone-a"})) == reported
     pod = _pod(make)
     pod["metadata"]["labels"][ZONE] = "zone-a"
-    assert await _told(make, pod, ApiError(403, "", "no")) == reported
+    assert await _racks(make, pod, ApiError(403, "", "no")) == reported
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ async def test_a_pod_is_told_the_label_of_its_machine(make: Make) -> None:
 async def test_a_pod_that_waits_says_for_what(
     make: Make, machine: Object | ApiError | None, problem: str
 ) -> None:
-    """Who forgot a label or a right finds it in the status."""
-    annotated, problems = await _told(make, _pod(make), machine)
+    """A missing label or right is reported in the status."""
+    annotated, problems = await _racks(make, _pod(make), machine)
     assert annotated == []
     assert problems[0].startswith(problem)
 
@@ -96,11 +96,11 @@ async def test_other_pods_are_let_alone(make: Make) -> None:
         (_pod(make), ""),
         (None, BY_ZONE),
     ):
-        assert await _told(make, pod, machine, brokers) == ([], [])
+        assert await _racks(make, pod, machine, brokers) == ([], [])
 
 
-async def test_a_label_is_read_again_before_it_is_told() -> None:
-    """A pod is not told a label of a moment ago for all its life, and pods that wait cost few requests."""
+async def test_a_label_is_read_again_before_it_is_racks() -> None:
+    """A cached label is never written, and pods that wait cost few requests."""
     now = [100.0]
     api = _Api(_machine())
     machines = KubernetesNodes(cast("Any", api), clock=lambda: now[0])

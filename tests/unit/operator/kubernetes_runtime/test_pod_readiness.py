@@ -60,7 +60,7 @@ class _Api:
         )
 
 
-async def _look(api: _Api, situation: Situation) -> None:
+async def _update(api: _Api, situation: Situation) -> None:
     cache = ObjectCache()
     objects = ClusterObjects(cast("Any", api), cache, namespace="kafka", cluster="quorum")
     cache.put(api.pod)
@@ -70,25 +70,25 @@ async def _look(api: _Api, situation: Situation) -> None:
 async def test_a_condition_is_written_when_it_changes() -> None:
     """A look at a settled cluster writes nothing, and times are those of changes."""
     api, lags = _Api(), healthy(3, brokers=1).load(0, lagging=2)
-    await _look(api, lags)
+    await _update(api, lags)
     assert (api.condition["status"], api.condition["reason"]) == ("False", "ReplicasNotInSync")
     api.condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    await _look(api, lags)
+    await _update(api, lags)
     assert api.writes == 1
-    await _look(api, healthy(3, brokers=1).unregistered(0))
+    await _update(api, healthy(3, brokers=1).unregistered(0))
     assert (api.condition["reason"], api.writes) == ("NotRegistered", 2)
     assert api.condition["lastTransitionTime"] == "2026-01-01T00:00:00Z", "the status is the same"
-    await _look(api, healthy(3, brokers=1))
+    await _update(api, healthy(3, brokers=1))
     assert (api.condition["status"], api.writes) == ("True", 3)
     assert api.condition["lastTransitionTime"] != "2026-01-01T00:00:00Z"
-    await _look(api, healthy(3, brokers=1).leaderless())
-    assert (api.condition["status"], api.writes) == ("True", 3), "nobody knows better"
+    await _update(api, healthy(3, brokers=1).leaderless())
+    assert (api.condition["status"], api.writes) == ("True", 3), "no leader answers"
 
 
 async def test_a_pod_that_leaves_is_let_alone() -> None:
     api = _Api()
     api.pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    await _look(api, healthy(3, brokers=1))
+    await _update(api, healthy(3, brokers=1))
     assert api.writes == 0
 
 
@@ -97,6 +97,6 @@ async def test_a_pod_that_was_replaced_meanwhile_is_no_fault(status: int, is_fau
     api = _Api(ApiError(status, "", "no"))
     if is_fault:
         with pytest.raises(ApiError):
-            await _look(api, healthy(3, brokers=1))
+            await _update(api, healthy(3, brokers=1))
     else:
-        await _look(api, healthy(3, brokers=1))
+        await _update(api, healthy(3, brokers=1))

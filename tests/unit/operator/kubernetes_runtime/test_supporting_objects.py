@@ -1,4 +1,4 @@
-"""What surrounds the nodes: one object that the API server refuses holds up no other."""
+"""Supporting objects: an object that the API server rejects does not affect the others."""
 
 from typing import Any, cast
 
@@ -14,12 +14,12 @@ Object = dict[str, Any]
 
 
 class _Api:
-    """Refuses objects of one kind, and takes the others."""
+    """Refuses objects of one kind, and accepts the others."""
 
     def __init__(self, kind: str, error: ApiError) -> None:
         self.kind = kind
         self.error = error
-        self.taken: list[str] = []
+        self.accepted: list[str] = []
         self.deleted: list[str] = []
 
     async def get(self, _kind: Kind, _namespace: str, _name: str) -> None:
@@ -31,12 +31,12 @@ class _Api:
     async def apply(self, kind: Kind, _namespace: str, body: Object) -> Object:
         if kind.name == self.kind:
             raise self.error
-        self.taken.append(f"{kind.name} {body['metadata']['name']}")
-        metadata = {**body["metadata"], "uid": self.taken[-1], "resourceVersion": f"{len(self.taken)}"}
+        self.accepted.append(f"{kind.name} {body['metadata']['name']}")
+        metadata = {**body["metadata"], "uid": self.accepted[-1], "resourceVersion": f"{len(self.accepted)}"}
         return {**body, "metadata": metadata}
 
 
-async def _keep(
+async def _apply(
     api: _Api, make: Make, controllers: str = "", cache: ObjectCache | None = None, brokers: str = ""
 ) -> tuple[RefusedObject, ...]:
     listeners = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]"
@@ -71,9 +71,9 @@ async def test_what_is_refused_is_told_and_the_rest_is_kept(
 ) -> None:
     """A quota or a policy against one object costs only that one."""
     api = _Api(kind, ApiError(403, "Forbidden", "exceeded quota: team"))
-    refused = await _keep(api, make, "history: {storage: {size: 1Gi}}")
+    refused = await _apply(api, make, "history: {storage: {size: 1Gi}}")
     assert [rejected.item["metadata"]["name"] for rejected in refused] == names
-    assert len(api.taken) == 11 - len(names)
+    assert len(api.accepted) == 11 - len(names)
     refusal = refused[-1].as_refusal()
     assert (refusal.code, refusal.pool) == ("ObjectRefused", pool)
     assert f"{kind} {names[-1]} was rejected by the API server" in refusal.message
@@ -88,9 +88,9 @@ async def test_a_service_that_somebody_has_made_is_left_alone(make: Make) -> Non
             return None
 
     api = Occupied("", ApiError(403, "", ""))
-    (refused,) = await _keep(api, make)
+    (refused,) = await _apply(api, make)
     assert "brokers-bootstrap exists, and belongs to another owner" in refused.as_refusal().message
-    assert "Service brokers-2-out" in api.taken
+    assert "Service brokers-2-out" in api.accepted
 
 
 _ISSUED = "listeners: [{name: CONTROLLER, protocol: SSL, tls: {issuerRef: {name: ca}}}]"
@@ -98,13 +98,13 @@ _ISSUED = "listeners: [{name: CONTROLLER, protocol: SSL, tls: {issuerRef: {name:
 
 async def test_where_there_is_no_cert_manager_the_way_on_is_told(make: Make) -> None:
     api = _Api("Certificate", ApiError(404, "", "404 page not found"))
-    (refused,) = await _keep(api, make, _ISSUED)
+    (refused,) = await _apply(api, make, _ISSUED)
     assert refused.as_refusal().message.endswith(
         "Certificate quorum-controller-tls was rejected by the API server; the rest is reconciled: this Kubernetes "
         "has no cert-manager.io/v1 Certificate: install cert-manager, or name a Secret in tls.secretName in place of "
         "tls.issuerRef"
     )
-    assert "Service brokers-bootstrap" in api.taken
+    assert "Service brokers-bootstrap" in api.accepted
 
 
 async def test_a_certificate_goes_with_its_listener(make: Make) -> None:
@@ -118,7 +118,7 @@ async def test_a_certificate_goes_with_its_listener(make: Make) -> None:
         cache.put(
             {"kind": "Certificate", "metadata": {**metadata, "labels": labels, "annotations": annotations}}
         )
-    await _keep(api, make, _ISSUED, cache)
+    await _apply(api, make, _ISSUED, cache)
     assert api.deleted == ["Certificate quorum-gone-tls"]
 
 
@@ -132,7 +132,7 @@ async def test_an_ingress_stays_until_its_broker_is_gone(make: Make) -> None:
         }
         metadata = {"name": f"brokers-{node_id}-out", "namespace": "kafka", "uid": node_id}
         cache.put({"kind": "Ingress", "metadata": {**metadata, "resourceVersion": node_id, "labels": labels}})
-    await _keep(api, make, cache=cache, brokers="replicas: 2")
+    await _apply(api, make, cache=cache, brokers="replicas: 2")
     assert api.deleted == ["Ingress brokers-7-out"]
 
 
@@ -141,12 +141,12 @@ async def test_a_policy_goes_when_nobody_wants_it(make: Make) -> None:
     labels = {"quorate.dev/cluster": "quorum", "quorate.dev/pool": "brokers"}
     metadata = {"name": "brokers-brokers", "namespace": "kafka", "uid": "1", "resourceVersion": "1"}
     cache.put({"kind": "NetworkPolicy", "metadata": {**metadata, "labels": labels}})
-    await _keep(api, make, cache=cache)
+    await _apply(api, make, cache=cache)
     assert api.deleted == ["NetworkPolicy brokers-brokers"]
-    assert "NetworkPolicy quorum-controllers" in api.taken
+    assert "NetworkPolicy quorum-controllers" in api.accepted
 
 
 @pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503])
 async def test_trouble_of_the_api_server_is_no_refusal(make: Make, status: int) -> None:
     with pytest.raises(ApiError):
-        await _keep(_Api("NetworkPolicy", ApiError(status, "", "no")), make)
+        await _apply(_Api("NetworkPolicy", ApiError(status, "", "no")), make)

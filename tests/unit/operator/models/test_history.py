@@ -20,7 +20,7 @@ def fault_of(history: str, more: str = "") -> str:
 
 
 def test_it_is_off_by_default() -> None:
-    """Nothing is shipped that nobody asked for; with a volume alone, the rest has defaults."""
+    """Nothing is shipped without a history; with a volume alone, the rest has defaults."""
     assert controllers("").spec.history is None
     history = controllers("history: {storage: {size: 20Gi}}").spec.history
     assert history is not None

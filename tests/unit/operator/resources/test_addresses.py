@@ -1,4 +1,4 @@
-"""Where nodes listen in Kubernetes, what clients are told, and which names Quorate can point at nodes."""
+"""Listening and advertised addresses in Kubernetes, and the names that Quorate can publish."""
 
 import pytest
 from kit.desired_cluster import Make

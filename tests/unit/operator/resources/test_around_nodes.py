@@ -102,17 +102,17 @@ def test_each_exposed_listener_of_a_node_has_a_service(make: Make) -> None:
 def test_a_published_name_remembers_what_it_is_for(make: Make) -> None:
     cluster = make(brokers="listeners: [{name: IN}, {name: OUT}]")
     node = cluster.node(1)
-    one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="IN", since_ms=5)
-    two = replace(one, address=Address("b1.kafka.svc", 443), listener="OUT", retired_at_ms=7)
-    same = replace(one, address=Address("b1.kafka.svc.cluster.local", 9092))
-    service = published_service(cluster.context, node, [one, two, same])
+    publication = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="IN", since_ms=5)
+    two = replace(publication, address=Address("b1.kafka.svc", 443), listener="OUT", retired_at_ms=7)
+    same = replace(publication, address=Address("b1.kafka.svc.cluster.local", 9092))
+    service = published_service(cluster.context, node, [publication, two, same])
     assert service["metadata"]["name"] == "b1"
     assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [
         (443, 9094),
         (9092, 9092),
     ]
     assert service["spec"]["selector"]["quorate.dev/node-id"] == "1"
-    assert set(publications_of(service)) == {one, two, same}
+    assert set(publications_of(service)) == {publication, two, same}
     assert publications_of(headless_service(cluster.context, cluster.desired, "brokers", Role.BROKER)) == ()
 
 
@@ -123,8 +123,10 @@ _WRONG_TYPES = '[{"host": 1, "port": "9092", "listener": "A", "sinceMs": 1}]'
 def test_a_spoilt_publication_is_told(make: Make, text: str) -> None:
     """A hand-edited Service does not become a traceback."""
     cluster = make()
-    one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="PLAINTEXT", since_ms=5)
-    service = published_service(cluster.context, cluster.node(1), [one])
+    publication = Publication(
+        address=Address("b1.kafka.svc", 9092), node_id=1, listener="PLAINTEXT", since_ms=5
+    )
+    service = published_service(cluster.context, cluster.node(1), [publication])
     service["metadata"]["annotations"]["quorate.dev/published"] = text
     with pytest.raises(ValueError, match=r"^Service b1: quorate.dev/published: can't be read: "):
         publications_of(service)
@@ -213,7 +215,7 @@ def test_pools_have_no_policy_unless_they_ask_for_it(make: Make) -> None:
 
 
 def test_the_policy_stays_while_the_last_brokers_are_drained(make: Make) -> None:
-    """A pool that is scaled to nothing lets nobody else in."""
+    """A pool without replicas still has its NetworkPolicy."""
     pool = "networkPolicy: {enabled: true}, listeners: [{name: IN, networkPolicyPeers: [{podSelector: {}}]}]"
     before, after = (make(brokers=f"replicas: {replicas}, {pool}") for replicas in (2, 0))
     assert brokers_policies(after.context) == brokers_policies(before.context)

@@ -76,14 +76,14 @@ def test_a_single_volume_goes_on_as_volume_0(make: Make) -> None:
 @pytest.mark.parametrize("used", [{0}, {0, 1}, {0, 1, 2, 5}])
 def test_what_a_node_uses_is_what_is_there(make: Make, used: set[int]) -> None:
     """A volume is used from when it exists to when it is released, whatever the manifest says."""
-    cluster, one = make(brokers=THREE, volumes={0: frozenset(used)}), make(brokers=THREE)
+    cluster, all_used = make(brokers=THREE, volumes={0: frozenset(used)}), make(brokers=THREE)
     assert len(claims_in(pod_of(cluster))) == len(used)
     directories, _ = directories_of(cluster)
     assert directories is not None
     assert len(directories.split(",")) == len(used)
     differing = {
         part
-        for part in cluster.node(0).revision.keys() | one.node(0).revision.keys()
-        if cluster.node(0).revision.get(part) != one.node(0).revision.get(part)
+        for part in cluster.node(0).revision.keys() | all_used.node(0).revision.keys()
+        if cluster.node(0).revision.get(part) != all_used.node(0).revision.get(part)
     }
     assert differing == {"storage.volumes"}

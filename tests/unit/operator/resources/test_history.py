@@ -44,7 +44,7 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
 
 @pytest.mark.parametrize("node_id", [3000, 3001])
 def test_every_controller_has_a_side_car_that_ships(make: Make, node_id: int) -> None:
-    """What is shipped is the node's log, by whom nothing can go wrong for it."""
+    """The sidecar ships the node's log, and mounts it read-only."""
     spec = pod_of(make(MIXED), node_id)
     node, ship = spec["containers"]
     assert (node["name"], ship["name"]) == ("node", "ship")
@@ -141,7 +141,7 @@ def test_a_job_takes_in_what_was_shipped(make: Make) -> None:
     assert spec["nodeSelector"] == {"disk": "fast"}
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["restartPolicy"] == "Never"
-    # Its pods are none of the cluster's: what counts those, or waits until they are gone, does not see them.
+    # Its pods don't have the cluster's labels: whatever counts the cluster's pods does not see them.
     labels = job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
     assert "quorate.dev/cluster" not in labels
     assert (
@@ -170,7 +170,7 @@ def test_a_volume_of_one_machine_has_the_job_there(make: Make) -> None:
 
 
 def test_resources_of_the_job_are_those_that_are_asked_for(make: Make) -> None:
-    """A long history has gigabytes unless somebody says otherwise."""
+    """A long history has gigabytes by default."""
     asked = "history: {claimName: c, resources: {limits: {memory: 8Gi}}}"
     assert ingest_of(make(asked))["containers"][0]["resources"] == {"limits": {"memory": "8Gi"}}
     assert ingest_of(make(STORAGE))["containers"][0]["resources"] == {

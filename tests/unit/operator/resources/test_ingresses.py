@@ -1,4 +1,4 @@
-"""Ingresses and Routes: which hosts lead to which broker, and what clients are told."""
+"""Ingresses and Routes: which hosts lead to which broker, and which addresses are advertised."""
 
 import pytest
 from kit.desired_cluster import Make

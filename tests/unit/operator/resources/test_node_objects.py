@@ -89,7 +89,7 @@ def test_pods_are_restricted(make: Make, node_id: int) -> None:
 
 
 def test_a_pod_has_its_own_name_and_tells_what_it_was_made_with(make: Make) -> None:
-    """Stable names; the operator knows what runs, whoever made it."""
+    """Stable names; the operator recognizes pods of another release."""
     cluster = make()
     node = cluster.node(3001)
     later = {"CONTROLLER": Address("c.kafka.svc", 9093)}

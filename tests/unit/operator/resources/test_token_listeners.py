@@ -51,7 +51,7 @@ def test_controllers_take_tokens_of_clients(make: Make, implementation: str) -> 
     issuer = [
         volume for volume in pod["spec"]["volumes"] if volume.get("secret", {}).get("secretName") == "issuer"
     ]
-    assert [item["path"] for one in issuer for item in one["secret"]["items"]] == ["ca.crt"]
+    assert [item["path"] for volume in issuer for item in volume["secret"]["items"]] == ["ca.crt"]
     option = f"-D{ALLOWED_URLS}=https://sso.example.com/keys"
     is_java = implementation == "java"
     assert (option in f"{pod['spec']['containers'][0]['command']}") == is_java

@@ -1,4 +1,4 @@
-"""The server of the status page: what it serves, to whom, and what it refuses."""
+"""The server of the status page: pages, sessions and refusals."""
 
 import asyncio
 import json
