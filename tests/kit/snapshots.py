@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from quorate_operator.models.v1alpha1 import Listener
+from quorate_operator.models.listeners import Listener
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,

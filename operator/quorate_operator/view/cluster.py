@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from quorate_admin.diagnosis import ClusterFacts, majority
 from quorate_protocol.features import KRAFT_VERSION
 
 from quorate_operator.planning.cluster import (
@@ -29,15 +28,13 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     ObservedQuorum,
     ObservedRegistration,
-    ObservedVoter,
     Publication,
     Reached,
-    Role,
 )
-from quorate_operator.planning.registrations import judge
 from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
 from quorate_operator.planning.volume_removal import leaving_volumes
+from quorate_operator.view.quorum import QuorumView, RegistrationView, quorum_view, registration_views
 from quorate_operator.view.texts import Label, action_words, step_text
 
 
@@ -51,39 +48,6 @@ class Health(StrEnum):
     ATTENTION = "needs attention"
     NO_QUORUM = "no quorum"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaView:
-    """A controller as a replica of the metadata log. `lag` is in records behind the leader.
-
-    `state` is None for a node that does not run here, `lag` while no leader answers.
-    """
-
-    node_id: int
-    directory_id: str | None
-    state: NodeState | None
-    endpoint: Address | None = None
-    is_leader: bool = False
-    is_voter: bool = False
-    caught_up: bool = False
-    lag: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumView:
-    """The controllers: voters by node id, then observers. `majority` is how many voters a decision needs.
-
-    `described` is None while no leader answers; then all known controllers count as voters that are not caught up.
-    """
-
-    described: ObservedQuorum | None
-    voters: tuple[ReplicaView, ...]
-    observers: tuple[ReplicaView, ...]
-    majority: int
-    caught_up: int
-    spare: int
-    """How many more voters can be lost; negative while a majority is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,24 +66,6 @@ class NodeView:
     """When the maintenance window opens for which its restart waits; None if it waits for none."""
     leaving_volumes: tuple[int, ...] = ()
     """The ids of its volumes that are removed once they are empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A feature that a ghost blocks: its highest level, and the highest that any node registered."""
-
-    feature: str
-    highest: int
-    target: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationView:
-    """A registration in the metadata log; only a ghost has `blocks`."""
-
-    registration: ObservedRegistration
-    is_ghost: bool = False
-    blocks: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,9 +217,9 @@ def view_of(
         is_observed=observed is not None,
         is_planned=plan is not None,
         is_ready=desired is not None and observed is not None and is_serving(desired, observed),
-        quorum=_quorum(observed) if observed is not None else None,
+        quorum=quorum_view(observed) if observed is not None else None,
         nodes=nodes,
-        registrations=_registrations(observed) if observed is not None else None,
+        registrations=registration_views(observed) if observed is not None else None,
         levels={**kafka.features, KRAFT_VERSION: kafka.quorum.kraft_version} if kafka is not None else {},
         asked_metadata_version=desired.metadata_version if desired is not None else None,
         offline_partitions=kafka.offline_partitions if kafka is not None else None,
@@ -409,92 +355,6 @@ def _differs(desired: DesiredNode | None, seen: ObservedNode) -> tuple[str, ...]
 
 def _leaving_volumes(desired: DesiredNode | None, seen: ObservedNode) -> tuple[int, ...]:
     return () if desired is None else tuple(leaving_volumes(desired, seen))
-
-
-def _quorum(observed: ObservedCluster) -> QuorumView:
-    quorum = observed.quorum
-    if quorum is None:
-        known = tuple(
-            ReplicaView(node_id=node.node_id, directory_id=node.directory_id, state=node.state, is_voter=True)
-            for _, node in sorted(observed.nodes.items())
-            if node.role is Role.CONTROLLER
-        )
-        needed = majority(len(known))
-        return QuorumView(
-            described=None, voters=known, observers=(), majority=needed, caught_up=0, spare=-needed
-        )
-    voters = tuple(
-        _replica(observed, quorum, voter, is_voter=True) for _, voter in sorted(quorum.voters.items())
-    )
-    observers = tuple(
-        _replica(observed, quorum, observer, is_voter=False)
-        for observer in sorted(
-            quorum.observers, key=lambda observer: (observer.node_id, observer.directory_id or "")
-        )
-        if _role_of(observed, observer.node_id) is Role.CONTROLLER
-    )
-    caught_up = sum(voter.caught_up for voter in voters)
-    return QuorumView(
-        described=quorum,
-        voters=voters,
-        observers=observers,
-        majority=majority(len(voters)),
-        caught_up=caught_up,
-        spare=caught_up - majority(len(voters)),
-    )
-
-
-def _replica(
-    observed: ObservedCluster, quorum: ObservedQuorum, replica: ObservedVoter, *, is_voter: bool
-) -> ReplicaView:
-    node = observed.nodes.get(replica.node_id)
-    leader = quorum.voters.get(quorum.leader_id)
-    end = leader.log_end_offset if leader is not None else quorum.high_watermark
-    return ReplicaView(
-        node_id=replica.node_id,
-        directory_id=replica.directory_id,
-        state=node.state if node is not None else None,
-        endpoint=next(iter(replica.endpoints.values()), None),
-        is_leader=is_voter and replica.node_id == quorum.leader_id,
-        is_voter=is_voter,
-        caught_up=replica.caught_up,
-        lag=max(0, end - replica.log_end_offset),
-    )
-
-
-def _role_of(observed: ObservedCluster, node_id: int) -> Role:
-    """Returns the role of a replica of the log: observers are brokers, or controllers that are no voters."""
-    if (node := observed.nodes.get(node_id)) is not None:
-        return node.role
-    registration = observed.kafka.registrations.get(node_id) if observed.kafka is not None else None
-    return registration.role if registration is not None else Role.CONTROLLER
-
-
-def _registrations(observed: ObservedCluster) -> tuple[RegistrationView, ...] | None:
-    """Returns the registrations by node id; None while no leader answers."""
-    if observed.kafka is None:
-        return None
-    judged = judge(observed)
-    ghosts = frozenset(judged.ghosts)
-    blocks = _blocks(judged) if ghosts else {}
-    return tuple(
-        RegistrationView(
-            registration=registration,
-            is_ghost=node_id in ghosts,
-            blocks=tuple(blocks.get(node_id, ())) if node_id in ghosts else (),
-        )
-        for node_id, registration in sorted(observed.kafka.registrations.items())
-    )
-
-
-def _blocks(judged: ClusterFacts) -> dict[int, list[Block]]:
-    found: dict[int, list[Block]] = {}
-    for outlook in judged.outlooks():
-        for blocker in outlook.blockers:
-            if blocker.is_registered:
-                block = Block(feature=outlook.feature, highest=blocker.highest, target=outlook.target)
-                found.setdefault(blocker.node_id, []).append(block)
-    return found
 
 
 def _addresses(desired: DesiredCluster | None, observed: ObservedCluster) -> tuple[AddressView, ...]:

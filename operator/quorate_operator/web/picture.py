@@ -4,7 +4,7 @@ from math import cos, pi, sin
 from typing import Final
 
 from quorate_operator.planning.cluster import NodeState
-from quorate_operator.view.cluster import QuorumView, ReplicaView
+from quorate_operator.view.quorum import QuorumView, ReplicaView
 from quorate_operator.view.texts import counted
 from quorate_operator.web.html import Html, element
 

@@ -9,13 +9,11 @@ from quorate_operator.planning.cluster import Lifecycle, NodeState, Publication,
 from quorate_operator.planning.steps import WaitFor
 from quorate_operator.view.cluster import (
     AddressView,
-    Block,
     ClusterView,
     NodeView,
-    RegistrationView,
-    ReplicaView,
     StepView,
 )
+from quorate_operator.view.quorum import Block, RegistrationView, ReplicaView
 from quorate_operator.view.texts import UNKNOWN, counted, level_words, size_words
 from quorate_operator.web.controls import Access, form, moment, pill, restart_form, said, state
 from quorate_operator.web.html import (

@@ -230,7 +230,7 @@ def formatted_directory_id(pod: Object | None) -> str | None:
 
 
 def is_suspicious(pod: Object) -> bool:
-    """Whether the state of a pod depends on its Kubernetes node: it is not ready, or its deletion does not complete."""
+    """Whether the state of a pod depends on its Kubernetes node: it is not ready, or still being deleted."""
     if not pod["spec"].get("nodeName"):
         return False
     if pod["metadata"].get("deletionTimestamp") is not None:

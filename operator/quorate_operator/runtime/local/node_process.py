@@ -151,7 +151,15 @@ class Shippers:
         await asyncio.gather(*(process.stop(STOP_GRACE_MS) for process in self._processes.values()))
 
     def _start(self, layout: Layout, label: str) -> ChildProcess:
-        command = [*QUORATE, "controller", "ship", "--follow", "--interval", SHIP_INTERVAL, "--include-active"]
+        command = [
+            *QUORATE,
+            "controller",
+            "ship",
+            "--follow",
+            "--interval",
+            SHIP_INTERVAL,
+            "--include-active",
+        ]
         command += [
             "--log-dir",
             str(layout.directory.node_data(label)),

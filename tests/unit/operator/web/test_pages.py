@@ -16,7 +16,8 @@ from quorate_operator.planning.cluster import (
     Reached,
 )
 from quorate_operator.planning.steps import Plan, Refusal, StartNode, WaitFor
-from quorate_operator.view.cluster import Block, Health, QuorumView, RegistrationView
+from quorate_operator.view.cluster import Health
+from quorate_operator.view.quorum import Block, QuorumView, RegistrationView
 from quorate_operator.view.texts import size_words
 from quorate_operator.web.controls import Access
 from quorate_operator.web.html import VOID, Html
