@@ -27,7 +27,7 @@ from quorate_operator.handlers.selection import (
     split_message,
     unselected,
 )
-from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared
+from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
@@ -265,17 +265,16 @@ class ClusterReconciler:
             raise steps.StepError(str(error)) from error
 
     async def step_started(self, observation: Observation, action: steps.Action) -> None:
-        about, note = self._about(observation.desired, action), _note(observation.desired, action)
-        await self._shared.step_started(self.key, about, action, note)
+        note = _note(observation.desired, action, action.reason)
+        await self._shared.step_started(self._subject(observation.desired, action), action, note)
 
     async def step_done(self, observation: Observation, action: steps.Action) -> None:
-        about, note = self._about(observation.desired, action), _note(observation.desired, action)
-        self._shared.step_done(about, action, note)
+        note = _note(observation.desired, action, action.reason)
+        self._shared.step_done(self._subject(observation.desired, action), action, note)
 
     async def step_failed(self, observation: Observation, failed: FailedStep) -> None:
-        about = self._about(observation.desired, failed.action)
-        note = f"{_label(observation.desired, failed.action)}: {failed.error}"
-        await self._shared.step_failed(self.key, about, failed.action, note)
+        note = _note(observation.desired, failed.action, failed.error)
+        await self._shared.step_failed(self._subject(observation.desired, failed.action), failed.action, note)
 
     async def plan_done(self, observation: Observation | None) -> None:
         """Clears what is left of a deleted KafkaController, or of deleted pools without a KafkaController."""
@@ -304,10 +303,10 @@ class ClusterReconciler:
         return 0 if had_problem else REQUEUE_POLICY.after(result, clock.now_ms())
 
     def _problem_of(self, result: PassResult) -> str | None:
-        """Logs and returns what failed in a pass, or None."""
-        error = result.error or (result.failed[0].error if result.failed else None)
+        """Returns what failed in a pass, or None. Failed steps were logged already."""
+        error = result.error
         if error is None:
-            return None
+            return str(result.failed[0].error) if result.failed else None
         if isinstance(error, EXPECTED_ERRORS):
             log.warning("%s/%s: %s", *self.key, error)
             return str(error)
@@ -421,21 +420,19 @@ class ClusterReconciler:
         self._written_ms = recent | {uid: now_ms}
         return True
 
-    def _about(self, desired: DesiredCluster, action: steps.Action) -> Object:
-        """Returns the resource for an Event about a step: the node's pool, or the quorum."""
+    def _subject(self, desired: DesiredCluster, action: steps.Action) -> Subject:
+        """Returns the subject of a step: the node's pool, or the quorum."""
         resources = self._resources
         assert resources.quorum is not None
         pools = {node.node_id: node.pool for node in desired.nodes_with_settings if node.role is Role.BROKER}
         pool = pools.get(action.node_id) if action.node_id is not None else None
-        return resources.pools.get(pool or "", resources.quorum)
+        resource = resources.pools.get(pool or "", resources.quorum)
+        return Subject(label=f"{self.key}", cluster=self.key, resource=resource)
 
 
-def _note(desired: DesiredCluster, action: steps.Action) -> str:
-    return f"{_label(desired, action)}: {action.reason}"
-
-
-def _label(desired: DesiredCluster, action: steps.Action) -> str:
+def _note(desired: DesiredCluster, action: steps.Action, text: object) -> str:
+    """Returns a text after the node, or the cluster, that a step is about."""
     if action.node_id is None:
-        return desired.name
+        return f"{desired.name}: {text}"
     labels = {node.node_id: node.label for node in desired.nodes_with_settings}
-    return labels.get(action.node_id, f"node {action.node_id}")
+    return f"{labels.get(action.node_id, f'node {action.node_id}')}: {text}"

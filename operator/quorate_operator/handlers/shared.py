@@ -29,6 +29,15 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a report is about: its label in the log, the cluster of the status page, and the resource of Events."""
+
+    label: str
+    cluster: ClusterKey
+    resource: Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """The parts of the process that all reconciles use, and the reports that all of them write."""
 
@@ -71,26 +80,26 @@ class Shared:
                 raise
             return None
 
-    async def step_started(self, key: ClusterKey, about: Object, step: object, note: str) -> None:
+    async def step_started(self, subject: Subject, step: object, note: str) -> None:
         name = type(step).__name__
-        log.info("%s: %s %s", label_of(about), name, note)
-        await self.events.record(key, about, name, note)
+        log.info("%s: %s %s", subject.label, name, note)
+        await self.events.record(subject.cluster, subject.resource, name, note)
 
-    def step_done(self, about: Object, step: object, note: str) -> None:
+    def step_done(self, subject: Subject, step: object, note: str) -> None:
         name = type(step).__name__
-        log.info("%s: done: %s %s", label_of(about), name, note)
-        self.events.settle(about, name, note)
+        log.info("%s: done: %s %s", subject.label, name, note)
+        self.events.settle(subject.resource, name, note)
         self.metrics.steps.labels(name, "done").inc()
 
-    async def step_failed(self, key: ClusterKey, about: Object, step: object, note: str) -> None:
+    async def step_failed(self, subject: Subject, step: object, note: str) -> None:
         name = type(step).__name__
         self.metrics.steps.labels(name, "failed").inc()
-        await self.warn(key, about, f"{name}Failed", note)
+        await self.warn(subject, f"{name}Failed", note)
 
-    async def warn(self, key: ClusterKey, about: Object, reason: str, note: str) -> None:
+    async def warn(self, subject: Subject, reason: str, note: str) -> None:
         """Logs a warning, and records it as an Event."""
-        log.warning("%s: %s: %s", label_of(about), reason, note)
-        await self.events.record(key, about, reason, note, is_warning=True)
+        log.warning("%s: %s: %s", subject.label, reason, note)
+        await self.events.record(subject.cluster, subject.resource, reason, note, is_warning=True)
 
     def fault(self, about: object, error: Exception, kinds: Iterable[str], namespace: str) -> str:
         """Logs and counts a fault of the operator; returns the message for conditions and Events.
@@ -106,11 +115,6 @@ class Shared:
 def fault_message(error: Exception) -> str:
     """Returns what conditions, Events and /healthz report of a fault: not its text, which may quote a secret."""
     return f"a fault of the operator, see its log: {type(error).__name__}"
-
-
-def label_of(body: Object) -> str:
-    """Returns namespace and name of a resource, for the log."""
-    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
 
 
 class FaultGuard:

@@ -32,7 +32,7 @@ from quorate_operator.handlers.entities.statuses import (
 )
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
-from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, label_of
+from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
 from quorate_operator.models.manifests import Entity, ManifestError, load_entity
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.runtime.kubernetes.api import ApiError, Object
@@ -79,7 +79,8 @@ class _Member:
 
     @property
     def label(self) -> str:
-        return label_of(self.body)
+        metadata = self.body["metadata"]
+        return f"{metadata['namespace']}/{metadata['name']}"
 
     def status_in(self, kafka: ObservedKafka) -> Mapping[str, Any]:
         """The status; an empty one if it is about another cluster."""
@@ -352,15 +353,15 @@ class EntityGroup:
 
     async def _change(self, work: _Work, client: AdminClient, result: EntityResult) -> EntityResult:
         """Makes the changes in their order; returns the result with what failed."""
-        member, shared, key = work.member, self._shared, self.key.event_key
+        member, shared, subject = work.member, self._shared, self._subject(work.member)
         for change in result.plan.changes if result.plan is not None else ():
-            await shared.step_started(key, member.body, change, change.text)
+            await shared.step_started(subject, change, change.text)
             try:
                 await member.handler.apply(client, work.resource, change)
             except AdminError as error:
-                await shared.step_failed(key, member.body, change, f"{change.text}: {error}")
+                await shared.step_failed(subject, change, f"{change.text}: {error}")
                 return replace(result, failure=self._failure_of(member, error))
-            shared.step_done(member.body, change, change.text)
+            shared.step_done(subject, change, change.text)
             work.changed.append(change)
         return result
 
@@ -435,8 +436,11 @@ class EntityGroup:
         for refusal in plan.refusals:
             await self._warn(member, refusal.code, refusal.message)
 
+    def _subject(self, member: _Member) -> Subject:
+        return Subject(label=member.label, cluster=self.key.event_key, resource=member.body)
+
     async def _warn(self, member: _Member, reason: str, note: str) -> None:
-        await self._shared.warn(self.key.event_key, member.body, reason, note)
+        await self._shared.warn(self._subject(member), reason, note)
 
     async def _report_failure(self, member: _Member, result: EntityResult) -> None:
         """Reports a result with a failure. If that fails too, both are logged; the other resources continue."""
