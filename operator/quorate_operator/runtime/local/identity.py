@@ -34,16 +34,14 @@ from quorate_operator.runtime.local.loopback import (
 )
 from quorate_operator.runtime.local.server_properties import HTTP
 
-FORMAT = 2
-FORMAT_WITHOUT_FORMATION = 1
-"""Written by versions whose voters could not change: all controllers of the file are the first voters."""
+FORMAT = 1
 BROKER_PORT_FIRST = 9092
-# Nobody types a controller's port, so each directory starts its search at another port: clusters that are played at
+# Each directory starts its search for controllers' ports at another port, so that clusters that are played at
 # the same time, or in turn, do not collide. Below Linux's ephemeral ports, which begin at 32768.
 SCATTERED_PORTS = range(20_000, 32_000)
 PORTS_APART = 100
 _VERSION = re.compile(r"([0-9]+(\.[0-9]+)*(-[0-9A-Za-z]+)?)?")
-"""A path is made of a version. Controllers in Python of old directories have none."""
+"""A path is made of a version, so that it must not have other characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
     file = directory.identity_file
     directory.check()
     try:
-        return _identity_from(json.loads(file.read_text()), directory)
+        return _identity_from(json.loads(file.read_text()))
     except FileNotFoundError:
         raise PlayError(f"no cluster was played in {directory.path}") from None
     except ValidationError as error:
@@ -308,22 +306,11 @@ def _scattered_port(directory: PlayDirectory) -> int:
     return SCATTERED_PORTS[zlib.crc32(bytes(directory.path)) % places * PORTS_APART]
 
 
-def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> ClusterIdentity:
-    if content["format"] not in (FORMAT, FORMAT_WITHOUT_FORMATION):
+def _identity_from(content: Mapping[str, Any]) -> ClusterIdentity:
+    if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']!r}; this version reads {FORMAT}")
-    if content["format"] == FORMAT_WITHOUT_FORMATION:
-        content = _with_formation(content, directory)
-    # Directories of earlier versions have host and port in place of the address.
-    addressed = {
-        name: [{"address": (item.get("host"), item.get("port")), **item} for item in content.get(name, ())]
-        for name in ("publications", "verifications")
-    }
-    # Those have the paths of Java and of the jars, too, which are not used.
-    versions = content.get("kafka_versions", tuple(content.get("kafka", ())))
-    known = {name: value for name, value in content.items() if name not in ("format", "kafka")}
-    identity = TypeAdapter(ClusterIdentity).validate_python(
-        {**known, **addressed, "kafka_versions": versions}
-    )
+    fields = {name: value for name, value in content.items() if name != "format"}
+    identity = TypeAdapter(ClusterIdentity).validate_python(fields)
     _check(identity)
     return identity
 
@@ -340,22 +327,3 @@ def _check(identity: ClusterIdentity) -> None:
         for listener, port in node.ports.items():
             if not 0 < port <= PORT_MAX:
                 raise ValueError(f"nodes.{node_id}.ports.{listener}: {port}: from 1 to {PORT_MAX}")
-
-
-def _with_formation(content: Mapping[str, Any], directory: PlayDirectory) -> dict[str, Any]:
-    """Returns the content of the first format as the second. After a node has run, no empty disk may form again."""
-    voters, nodes = {}, {}
-    for node_id, node in content["nodes"].items():
-        is_controller = node["directory_id"] is not None
-        if is_controller:
-            voters[node_id] = node["directory_id"]
-        implementation = Implementation.PYTHON if HTTP in node["ports"] else Implementation.JAVA
-        role = Role.CONTROLLER if is_controller else Role.BROKER
-        nodes[node_id] = {"role": role, "implementation": implementation, **node}
-    formation = {
-        "cluster_id": content["cluster_id"],
-        "initial_voters": voters,
-        "is_formed": any(directory.node_log(Role.CONTROLLER.label(voter)).exists() for voter in voters),
-        "is_static": not content["dynamic_quorum"],
-    }
-    return {**content, "nodes": nodes, "formation": formation}
