@@ -1,6 +1,7 @@
 """Reconciles without a cluster: the parts that they share, with the API server and the Events of a test."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, cast
 
 from quorate_operator.handlers.health import Liveness
@@ -8,7 +9,25 @@ from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.handlers.shared import Shared
 from quorate_operator.models.selectors import LabelSelector
+from quorate_operator.runtime.kubernetes.api import Kind, Object
 from quorate_operator.web.snapshots import SnapshotRegistry
+
+
+def resource(
+    kind: Kind, name: str, labels: Mapping[str, str] | None = None, *, is_deleted: bool = False, **spec: Any
+) -> Object:
+    """A resource as the API server has it, with its name as uid."""
+    metadata: Object = {
+        "name": name,
+        "namespace": "kafka",
+        "uid": name,
+        "generation": 1,
+        "resourceVersion": "1",
+        "labels": dict(labels or {}),
+    }
+    if is_deleted:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
 
 
 class EventLog:

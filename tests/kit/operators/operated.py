@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes.client
+from kit.asking import Asking
 from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
 from kit.loop_thread import LoopThread
@@ -299,6 +300,14 @@ class Operated:
     def pod_uids(self) -> set[str]:
         """The uids of the pods that are there."""
         return {str(pod.metadata.uid) for pod in self.core.list_namespaced_pod(self.namespace).items}
+
+    def asking(self, broker_id: int, pool: str = BROKERS) -> Asking:
+        """Asks a broker at the address of its pod."""
+        return Asking(servers=f"{self.agent.address_of(f'{pool}-{broker_id}')}:{BROKER_PORT}")
+
+    def refusals(self) -> list[dict[str, str]]:
+        """The refusals in the status of the KafkaController."""
+        return list(self.status().get("refusals") or ())
 
     def claims(self) -> list[str]:
         """The names of the claims that are there."""

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import kubernetes.client
 import pytest
 import yaml
 from kit.balance_model import BalanceModel, scaled_up
+from kit.kubernetes_parts import kubectl_quorate
 from kit.local_kubernetes.api_server import ApiServer
 from quorate_operator.entities.balance import plan_rebalancing
 from quorate_operator.entities.balance_facts import HadRebalance
@@ -90,16 +90,7 @@ def operator(
 
 
 def _quorate(server: ApiServer, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "quorate.kubectl", "rebalance", "quorum", *arguments),
-            *("--kubeconfig", str(server.kubeconfig), "--namespace", namespace),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return kubectl_quorate(server, namespace, "rebalance", "quorum", *arguments)
 
 
 def test_from_preview_to_the_end(api_server: ApiServer, operator: ModelOperator, namespace: str) -> None:

@@ -4,8 +4,7 @@ import os
 import signal
 
 import kubernetes.client
-from kit.asking import Asking
-from kit.operators.operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
+from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
 from quorate_admin.types.topics import NewTopic
 from quorate_operator.handlers.kopf_handlers import DELETION_ID
 from quorate_operator.handlers.resources import KOPF_PREFIX
@@ -48,7 +47,7 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     operated.wait(lambda: operated.brokers() is None, "the KafkaBroker to be gone with its volumes")
     assert f"data-{BROKERS}-0" not in operated.claims()
     assert operated.events("UnregisterBroker")
-    topic = _asking(operated, f"{MORE}-1")(lambda client: client.describe_topics([TOPIC]))[TOPIC]
+    topic = operated.asking(1, MORE)(lambda client: client.describe_topics([TOPIC]))[TOPIC]
     assert [(partition.replicas, partition.isr) for partition in topic.partitions] == [
         ((1,), (1,))
     ] * PARTITIONS
@@ -141,7 +140,7 @@ def _create_topic(operated: Operated) -> None:
     """A topic whose only replicas are on broker 0."""
     placed = {partition: [0] for partition in range(PARTITIONS)}
     new = NewTopic(name=TOPIC, assignments=placed)
-    _asking(operated, f"{BROKERS}-0")(lambda client: client.create_topics([new])).raise_any()
+    operated.asking(0)(lambda client: client.create_topics([new])).raise_any()
 
 
 def _wait_reported(operated: Operated, pool: str, held: str) -> None:
@@ -151,10 +150,6 @@ def _wait_reported(operated: Operated, pool: str, held: str) -> None:
         f"{pool} to say that {held}",
     )
     operated.wait(lambda: any(held in note for note in operated.events("TooFewBrokers")), "the Event")
-
-
-def _asking(operated: Operated, pod: str) -> Asking:
-    return Asking(servers=f"{operated.agent.address_of(pod)}:{BROKER_PORT}")
 
 
 def _has_attempts(operated: Operated) -> bool:

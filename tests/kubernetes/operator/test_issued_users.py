@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import kubernetes.client
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kit.api_requests import CERT_MANAGER
 from kit.kubernetes_parts import install_definitions
-from kit.operators.cert_manager import Issuer, remove_definition
+from kit.operators.cert_manager import Issuer
 from kit.operators.operated import SMALL_FILES, Operated
 from kit.operators.resources import InClusters
 from kit.waiting import eventually
@@ -19,12 +18,6 @@ RESPONSE_TIMEOUT_S = 30
 USER, TOPIC, OTHER_TOPIC = "orders-service", "orders", "payments"
 WRITE = {"resource": {"type": "Topic", "name": TOPIC}, "operations": ["Write", "Create"]}
 FAULT = "the CertificateRequest was denied: no such issuer"
-
-
-@pytest.fixture
-def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
-    """An API server that knows no Certificates."""
-    remove_definition(api_client)
 
 
 @pytest.mark.timeout(600)

@@ -20,7 +20,7 @@ def test_a_broker_has_the_rack_of_its_machine(brokered: Operated) -> None:
     operated.start_operator()
     reported = f"its rack is unknown: the machine {operated.agent.machine} has no label {ZONE}"
     operated.wait(
-        lambda: reported in json.dumps((operated.brokers() or {}).get("status")), "the fault to be told"
+        lambda: reported in json.dumps((operated.brokers() or {}).get("status")), "the fault to be reported"
     )
     assert _constraints(operated)[ZONE] == "DoNotSchedule", "its volume is made where it is placed"
 

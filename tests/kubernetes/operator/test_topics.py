@@ -55,7 +55,7 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     topics.configure("orders", {RETENTION: "1000", "max.message.bytes": "2000"})
     wanted = {RETENTION: "700000", "max.message.bytes": "2000"}
     operated.wait(lambda: topics.config("orders") == wanted, "the drift to be mended")
-    operated.wait(lambda: operated.events("Drifted"), "the drift to be told")
+    operated.wait(lambda: operated.events("Drifted"), "the drift to be reported")
     assert operated.events("Drifted")[-1] == "changed outside the operator: retention.ms: 700000, not 1000"
 
     # What can't be done is refused, and the rest is done.

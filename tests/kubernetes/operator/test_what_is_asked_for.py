@@ -140,7 +140,9 @@ def test_names_that_belong_to_somebody_else(operated: Operated) -> None:
     operated.create(hibernated=True)
     operated.start_operator()
     fault = f"Service {QUORUM}"
-    operated.wait(lambda: fault in operated.condition("Degraded").get("message", ""), "the clash to be told")
+    operated.wait(
+        lambda: fault in operated.condition("Degraded").get("message", ""), "the clash to be reported"
+    )
     assert operated.core.read_namespaced_service(QUORUM, operated.namespace).spec.cluster_ip != "None"
     operated.core.delete_namespaced_service(QUORUM, operated.namespace)
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to go on")
@@ -160,7 +162,9 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
     operated.wait_settled(NODES[0])
     operated.patch(paused=True)
     operated.annotate(pause="true")
-    operated.wait(lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be told")
+    operated.wait(
+        lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be reported"
+    )
     scale = operated.custom.patch_namespaced_custom_object_scale(
         GROUP, VERSION, operated.namespace, "kafkacontrollers", QUORUM, {"spec": {"replicas": 2}}
     )
@@ -240,7 +244,7 @@ def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> 
 
 
 def _refused(operated: Operated) -> str:
-    return "".join(refusal["message"] for refusal in operated.status().get("refusals") or ())
+    return "".join(refusal["message"] for refusal in operated.refusals())
 
 
 def _reason(operated: Operated, pool: str) -> str | None:

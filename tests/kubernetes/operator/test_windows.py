@@ -32,7 +32,7 @@ def test_a_roll_waits_for_its_window_and_goes_on_when_it_opens(operated: Operate
     near = _full_minute(NEAR)
     operated.patch(rollout=_rollout(near))
     operated.wait(
-        lambda: _postponed(operated, near) == ["True", "False"], "the time of the window to be told"
+        lambda: _postponed(operated, near) == ["True", "False"], "the time of the window to be reported"
     )
     assert (_images(operated)[NAMES[0]], _uids(operated)[NAMES[1]]) == ("quorate:other", before[NAMES[1]])
     assert operated.events("StopNode") == []

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kit.reconciles import resource
 from quorate_admin.config import Address
 from quorate_admin.security.config import Mechanism, SecurityConfig
 from quorate_operator.handlers.entities.claims import Claims
@@ -14,7 +15,7 @@ from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.planning.cluster import Address as NodeAddress
-from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.runtime.kubernetes.api import CONTROLLERS, Kind
 from quorate_operator.security import client_security
 from quorate_operator.web.snapshots import SnapshotRegistry
 from quorate_protocol.kafka.enums import SecurityProtocol
@@ -37,8 +38,7 @@ class Server:
 
 def quorum(**spec: Any) -> Object:
     """A KafkaController."""
-    metadata = {"name": "quorum", "namespace": "kafka", "uid": "q", "generation": 1, "resourceVersion": "1"}
-    return {"kind": "KafkaController", "metadata": metadata, "spec": spec}
+    return resource(CONTROLLERS, "quorum", **spec)
 
 
 def topic(**spec: Any) -> Object:

@@ -5,28 +5,21 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kit.reconciles import shared_parts
+from kit.reconciles import resource, shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
-from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
 from quorate_operator.web.snapshots import ClusterKey
 
 KEY = ClusterKey("kafka", "quorum")
 Object = dict[str, Any]
 
 
-def _resource(kind: str, name: str, *, is_deleted: bool = False, **spec: Any) -> Object:
-    metadata = {"name": name, "namespace": "kafka", "uid": name, "generation": 1, "resourceVersion": "1"}
-    if is_deleted:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def _pool(name: str, policy: str) -> Object:
     first = {"emptied": 0, "kept": 10}[name]
-    return _resource(
-        "KafkaBroker",
+    return resource(
+        BROKERS,
         name,
         is_deleted=True,
         controllers="quorum",
@@ -85,7 +78,7 @@ async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
     """An operator that starts does not take a pool that is drained for one that lost its quorum, and empty
     it.
     """
-    bench = Bench("emptied", "kept", quorum=_resource("KafkaController", "quorum"))
+    bench = Bench("emptied", "kept", quorum=resource(CONTROLLERS, "quorum"))
     assert await bench.reconcile() == (True, frozenset())
     assert (bench.stopped, bench.emptied) == (set(), set())
 
@@ -98,6 +91,6 @@ async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
 async def test_an_invalid_quorum_lets_no_pool_go_that_is_to_be_drained(
     pods: tuple[str, ...], cleared: set[str]
 ) -> None:
-    bench = Bench(*pods, quorum=_resource("KafkaController", "quorum", replicas=-1))
+    bench = Bench(*pods, quorum=resource(CONTROLLERS, "quorum", replicas=-1))
     assert await bench.reconcile() == (False, cleared)
     assert (bench.stopped, bench.emptied) == ({"kept"}, set())

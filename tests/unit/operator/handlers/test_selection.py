@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kit.reconciles import shared_parts
+from kit.reconciles import resource, shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.handlers.selection import is_guarded
@@ -24,33 +24,21 @@ BLUE, GREEN, TEAMLESS = (
 Object = dict[str, Any]
 
 
-def _resource(kind: Kind, name: str, labels: Mapping[str, str], **spec: Any) -> Object:
-    metadata = {"name": name, "namespace": "kafka", "uid": name, "generation": 1, "resourceVersion": "1"}
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.name,
-        "metadata": {**metadata, "labels": dict(labels)},
-        "spec": spec,
-    }
-
-
 def _quorum(labels: Mapping[str, str]) -> Object:
-    return _resource(CONTROLLERS, "quorum", labels, replicas=1)
+    return resource(CONTROLLERS, "quorum", labels, replicas=1)
 
 
 def _pool(labels: Mapping[str, str], name: str = "brokers", *, is_deleted: bool = False) -> Object:
-    pool = _resource(
+    return resource(
         BROKERS,
         name,
         labels,
+        is_deleted=is_deleted,
         controllers="quorum",
         replicas=1,
         nodeIds={"first": 0},
         storage={"onDeletion": "Delete"},
     )
-    if is_deleted:
-        pool["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return pool
 
 
 class Bench:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from kit.reconciles import resource
 from quorate_operator.handlers.resources import ClusterResources, is_deleted
 from quorate_operator.handlers.validation import Named, ValidationResult, validate
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS
 
 Object = dict[str, Any]
 QUORUM = Named("KafkaController", "quorum")
@@ -12,17 +14,9 @@ QUORUM = Named("KafkaController", "quorum")
 def _resource(name: str, *, kind: str = "KafkaBroker", created: int = 0, **spec: Any) -> Object:
     if kind == "KafkaBroker":
         spec = {"controllers": "quorum", "replicas": 3, "nodeIds": {"first": 0}, **spec}
-    return {
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            "namespace": "kafka",
-            "uid": f"uid of {name}",
-            "creationTimestamp": f"2026-01-0{created + 1}T00:00:00Z",
-        },
-        "spec": spec,
-    }
+    made = resource(CONTROLLERS if kind == CONTROLLERS.name else BROKERS, name, **spec)
+    made["metadata"] |= {"uid": f"{kind} {name}", "creationTimestamp": f"2026-01-0{created + 1}T00:00:00Z"}
+    return made
 
 
 def _quorum(**spec: Any) -> Object:

@@ -1,6 +1,7 @@
 """The manifests of whole clusters: hosts, exposure, volumes, rollouts, who is to leave."""
 
 import pytest
+from kit.desired_cluster import manifest_fault
 from quorate_operator.models.base import duration_ms, quantity_bytes
 from quorate_operator.models.manifests import ManifestError, joined, load_manifests, load_object
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
@@ -33,9 +34,7 @@ def fault_of(controllers_spec: str = "", brokers_spec: str | None = None, annota
     noted = f", annotations: {{{annotations}}}" if annotations else ""
     text = CONTROLLERS % (noted, controllers_spec)
     text += "" if brokers_spec is None else BROKERS % brokers_spec
-    with pytest.raises(ManifestError) as refused:
-        load_manifests(text, "m.yaml")
-    return str(refused.value)
+    return manifest_fault(text)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What a manifest says of a history: what is taken, and what is refused with the field and what is allowed."""
 
 import pytest
-from quorate_operator.models.manifests import ManifestError, load_manifests
+from kit.desired_cluster import manifest_fault
+from quorate_operator.models.manifests import load_manifests
 from quorate_operator.models.v1alpha1 import KafkaController
 
 MANIFEST = "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {name: quorum}\nspec: {%s}\n"
@@ -14,9 +15,7 @@ def controllers(spec: str) -> KafkaController:
 
 def fault_of(history: str, more: str = "") -> str:
     """The message about a history that must be refused."""
-    with pytest.raises(ManifestError) as refused:
-        load_manifests(MANIFEST % f"history: {{{history}}}{more}", "m.yaml")
-    return str(refused.value)
+    return manifest_fault(MANIFEST % f"history: {{{history}}}{more}")
 
 
 def test_it_is_off_by_default() -> None:

@@ -6,16 +6,8 @@ import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.data_volumes import volume_claim
-from quorate_operator.resources.pods import node_pod
 
 THREE = "storage: {volumes: [{id: 2, size: 2Gi, className: slow}, {id: 0, size: 9Gi}, {id: 1, size: 1Gi}]}"
-
-
-def pod_of(cluster: Cluster) -> dict[str, Any]:
-    """The spec of broker 0's pod."""
-    pod = node_pod(cluster.context, cluster.desired, cluster.node(0), {}, is_initial=False)
-    spec: dict[str, Any] = pod["spec"]
-    return spec
 
 
 def directories_of(cluster: Cluster) -> tuple[str | None, str | None]:
@@ -37,7 +29,7 @@ def claims_in(spec: dict[str, Any]) -> dict[str, str]:
 def test_each_volume_has_a_claim_a_mount_and_a_directory(make: Make) -> None:
     """Formatter and broker find every volume, and the metadata log stays on volume 0."""
     cluster = make(brokers=THREE)
-    spec = pod_of(cluster)
+    spec = cluster.pod(0)["spec"]
     assert claims_in(spec) == {
         "data": "data-brokers-0",
         "data-1": "data-1-brokers-0",
@@ -66,7 +58,7 @@ def test_a_single_volume_goes_on_as_volume_0(make: Make) -> None:
         make(brokers="storage: {size: 9Gi}"),
         make(brokers="storage: {volumes: [{id: 0, size: 9Gi}]}"),
     )
-    assert pod_of(before) == pod_of(explicit) == pod_of(make())
+    assert before.pod(0)["spec"] == explicit.pod(0)["spec"] == make().pod(0)["spec"]
     assert before.node(0).revision == explicit.node(0).revision
     assert "storage.volumes" not in before.node(0).revision
     assert directories_of(explicit) == ("/var/lib/quorate/data", None)
@@ -77,7 +69,7 @@ def test_a_single_volume_goes_on_as_volume_0(make: Make) -> None:
 def test_what_a_node_uses_is_what_is_there(make: Make, used: set[int]) -> None:
     """A volume is used from when it exists to when it is released, whatever the manifest says."""
     cluster, all_used = make(brokers=THREE, volumes={0: frozenset(used)}), make(brokers=THREE)
-    assert len(claims_in(pod_of(cluster))) == len(used)
+    assert len(claims_in(cluster.pod(0)["spec"])) == len(used)
     directories, _ = directories_of(cluster)
     assert directories is not None
     assert len(directories.split(",")) == len(used)

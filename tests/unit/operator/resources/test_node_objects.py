@@ -35,21 +35,6 @@ from quorate_protocol.properties import parse_properties
 LONGEST = "q" * 52
 
 
-def pod_of(
-    cluster: Cluster, node_id: int, *, is_initial: bool = True, is_placed: bool = True
-) -> dict[str, Any]:
-    """The pod of a node that advertises what is desired."""
-    node = cluster.node(node_id)
-    return node_pod(
-        cluster.context,
-        cluster.desired,
-        node,
-        node.advertised,
-        is_initial=is_initial,
-        is_placed=is_placed,
-    )
-
-
 def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict[str, str]:
     """The node's server.properties, read back."""
     item = config_map(cluster.context, cluster.desired, cluster.node(node_id), advertised)
@@ -59,8 +44,8 @@ def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict
 def test_a_brokers_readiness_waits_for_its_replicas_and_rolls_nothing(make: Make) -> None:
     """An open port is not enough, and pods of an older operator run on."""
     cluster = make()
-    assert pod_of(cluster, 0)["spec"]["readinessGates"] == [{"conditionType": "quorate.dev/in-sync"}]
-    assert "readinessGates" not in pod_of(cluster, 3000)["spec"], "controllers answer at /readyz"
+    assert cluster.pod(0)["spec"]["readinessGates"] == [{"conditionType": "quorate.dev/in-sync"}]
+    assert "readinessGates" not in cluster.pod(3000)["spec"], "controllers answer at /readyz"
     assert "readinessGates" not in pod_spec(cluster.context, cluster.node(0)), "it is no part of the revision"
 
 
@@ -68,7 +53,7 @@ def test_a_brokers_readiness_waits_for_its_replicas_and_rolls_nothing(make: Make
 def test_pods_are_restricted(make: Make, node_id: int) -> None:
     cluster = make(brokers="listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]")
     task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())
-    for pod in (pod_of(cluster, node_id), task):
+    for pod in (cluster.pod(node_id), task):
         spec = pod["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
@@ -116,10 +101,10 @@ def test_what_a_task_is_not_taken_for(make: Make) -> None:
 
 
 def test_readiness_is_membership(make: Make) -> None:
-    (container,) = pod_of(make(), 3000)["spec"]["containers"]
+    (container,) = make().pod(3000)["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
     assert {"name": "http", "containerPort": 9404} in container["ports"]
-    (broker,) = pod_of(make(), 0)["spec"]["containers"]
+    (broker,) = make().pod(0)["spec"]["containers"]
     assert broker["readinessProbe"]["tcpSocket"] == {"port": 9092}
 
 
@@ -177,7 +162,7 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
         "${directory:/etc/quorate-secrets/cert:tls.key}"
     )
     assert properties["listener.name.out_side.ssl.client.auth"] == "none"
-    spec = pod_of(cluster, 0)["spec"]
+    spec = cluster.pod(0)["spec"]
     mounts = spec["containers"][0]["volumeMounts"]
     assert {"name": "secret-cert", "mountPath": "/etc/quorate-secrets/cert", "readOnly": True} in mounts
     (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "secret-cert"]
@@ -192,7 +177,7 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
 def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
     def heap(limits: str) -> str | None:
         spec = f"template: {{resources: {{limits: {{{limits}}}}}}}"
-        environment = pod_of(make(brokers=spec), 0)["spec"]["containers"][0]["env"]
+        environment = make(brokers=spec).pod(0)["spec"]["containers"][0]["env"]
         return next(
             (variable["value"] for variable in environment if variable["name"] == "KAFKA_HEAP_OPTS"), None
         )
@@ -203,12 +188,11 @@ def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
 
 
 def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) -> None:
-    spec = pod_of(
-        make(
-            brokers="template: {labels: {quorate.dev/node-id: '9', team: a}, annotations: {x: y}, "
-            "nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], priorityClassName: high, "
-            "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
-        ),
+    spec = make(
+        brokers="template: {labels: {quorate.dev/node-id: '9', team: a}, annotations: {x: y}, "
+        "nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], priorityClassName: high, "
+        "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
+    ).pod(
         0,
     )
     assert spec["metadata"]["labels"]["quorate.dev/node-id"] == "0"
@@ -233,14 +217,14 @@ def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) 
 def test_a_node_asks_for_something(make: Make, resources: str, requests: dict[str, str] | None) -> None:
     """No node is the first to be killed when memory is short, and no request is above a limit."""
     cluster = make(brokers=f"template: {{resources: {{{resources}}}}}")
-    (container,) = pod_of(cluster, 0)["spec"]["containers"]
+    (container,) = cluster.pod(0)["spec"]["containers"]
     assert container["resources"].get("requests") == requests
 
 
 def test_the_template_may_say_how_long_a_node_takes_to_stop(make: Make) -> None:
     given = "template: {terminationGracePeriodSeconds: 600}"
     graces = [
-        pod_of(make(brokers=brokers), node_id)["spec"]["terminationGracePeriodSeconds"]
+        make(brokers=brokers).pod(node_id)["spec"]["terminationGracePeriodSeconds"]
         for brokers, node_id in (("", 3000), ("", 0), (given, 3000), (given, 0))
     ]
     assert graces == [30, 120, 30, 600]
@@ -250,7 +234,7 @@ def test_the_template_may_say_how_long_a_node_takes_to_stop(make: Make) -> None:
 
 def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
     def spread(template: str) -> list[dict[str, object]]:
-        spec = pod_of(make(f"template: {{{template}}}"), 3000)["spec"]
+        spec = make(f"template: {{{template}}}").pod(3000)["spec"]
         return list(spec["topologySpreadConstraints"])
 
     ours = {"quorate.dev/cluster": "quorum", "app.kubernetes.io/component": "controller"}
@@ -279,7 +263,7 @@ def test_the_template_adds_to_the_nodes_container(
 ) -> None:
     """An agent in the JVM needs a variable and a volume."""
     cluster = make(controllers, brokers)
-    spec = pod_of(cluster, node_id)["spec"]
+    spec = cluster.pod(node_id)["spec"]
     (container,) = spec["containers"]
     env = {variable["name"]: variable["value"] for variable in container["env"]}
     assert len(env) == len(container["env"])
@@ -307,7 +291,7 @@ def test_the_template_adds_to_the_nodes_container(
 )
 def test_the_user_may_be_chosen_by_others(make: Make, given: str | None, expected: dict[str, Any]) -> None:
     cluster = make(brokers="" if given is None else f"template: {{securityContext: {given}}}")
-    context = pod_of(cluster, 0)["spec"]["securityContext"]
+    context = cluster.pod(0)["spec"]["securityContext"]
     restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert context == {**restricted, **expected}
 
@@ -335,7 +319,7 @@ def test_new_volumes_are_spread_strictly(
     cluster = make(brokers=brokers)
 
     def spread(*, is_placed: bool) -> dict[str, dict[str, Any]]:
-        spec = pod_of(cluster, node_id, is_placed=is_placed)["spec"]
+        spec = cluster.pod(node_id, is_placed=is_placed)["spec"]
         return {constraint["topologyKey"]: constraint for constraint in spec["topologySpreadConstraints"]}
 
     first = spread(is_placed=False)
@@ -360,7 +344,7 @@ def test_new_volumes_are_spread_strictly(
 def test_a_given_spread_holds_for_each_start(make: Make) -> None:
     given = "template: {topologySpreadConstraints: [{maxSkew: 3, topologyKey: a}]}"
     for brokers, keys in ((given, ["a"]), ("template: {topologySpreadConstraints: []}", [])):
-        spec = pod_of(make(brokers=f"{BY_ZONE}, {brokers}"), 0, is_placed=False)["spec"]
+        spec = make(brokers=f"{BY_ZONE}, {brokers}").pod(0, is_placed=False)["spec"]
         assert [constraint["topologyKey"] for constraint in spec["topologySpreadConstraints"]] == keys
 
 
@@ -368,7 +352,7 @@ def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
     cluster = make(brokers=BY_ZONE)
     assert properties_of(cluster, 0)["broker.rack"] == "${directory:/etc/quorate-rack:rack}"
     assert properties_of(cluster, 0)["config.providers"] == "directory"
-    spec = pod_of(cluster, 0)["spec"]
+    spec = cluster.pod(0)["spec"]
     assert [container["name"] for container in spec["initContainers"]] == ["format", "await-rack"]
     (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "rack"]
     (item,) = volume["downwardAPI"]["items"]
@@ -376,7 +360,7 @@ def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
     for container in (spec["initContainers"][1], spec["containers"][0]):
         (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "rack"]
         assert mount["mountPath"] == "/etc/quorate-rack"
-    assert [container["name"] for container in pod_of(cluster, 3000)["spec"]["initContainers"]] == ["format"]
+    assert [container["name"] for container in cluster.pod(3000)["spec"]["initContainers"]] == ["format"]
     assert "broker.rack" not in properties_of(make(), 0)
     assert properties_of(make(brokers="nodes: [{nodeId: 0, rack: a}]"), 0)["broker.rack"] == "a"
 
@@ -403,7 +387,7 @@ def test_which_image_runs_what(make: Make) -> None:
     cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.2.0")
 
     def images(node_id: int) -> tuple[str, str]:
-        spec = pod_of(cluster, node_id)["spec"]
+        spec = cluster.pod(node_id)["spec"]
         return spec["initContainers"][0]["image"], spec["containers"][0]["image"]
 
     assert images(3000) == ("quorate:9", "own:1")
