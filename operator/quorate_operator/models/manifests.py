@@ -16,6 +16,7 @@ from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.nodes import NodeIds, first_node_id
 from quorate_operator.models.object_names import certificate_name
+from quorate_operator.models.pools import check_config
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.secrets import Secret, SecretManifest
 from quorate_operator.models.security import ANONYMOUS
@@ -27,7 +28,6 @@ from quorate_operator.models.v1alpha1 import (
     KafkaBroker,
     KafkaController,
     Resource,
-    check_config,
 )
 
 DOCUMENTS_MAX = 100

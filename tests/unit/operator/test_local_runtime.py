@@ -332,5 +332,5 @@ async def test_a_history_that_can_not_be_kept_stops_nothing(
 
     monkeypatch.setattr(Shippers, "run", fail)
     desired = stage.layout.desired
-    await stage.infrastructure.keep(desired, ObservedCluster(nodes={}, quorum=None))
+    await stage.infrastructure.apply_supporting_objects(desired, ObservedCluster(nodes={}, quorum=None))
     assert "the history is not shipped: no space left" in caplog.text

@@ -80,10 +80,10 @@ def test_only_one_holds_a_directory(directory: PlayDirectory) -> None:
     second = PlayDirectory(directory.path)
     assert second.held
     with pytest.raises(AlreadyRunningError, match="runs already"):
-        second.take()
+        second.lock()
     directory.release()
     assert not second.held
-    second.take()
+    second.lock()
     second.release()
 
 
@@ -91,14 +91,14 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
     """Never write among a user's files."""
     (tmp_path / "thesis.tex").write_text("chapter 1")
     with pytest.raises(PlayError, match="is not empty and holds no played cluster"):
-        PlayDirectory(tmp_path).take()
+        PlayDirectory(tmp_path).lock()
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_directory_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PlayError, match=r"can't be written .*choose another directory with --dir"):
-        PlayDirectory(tmp_path / "file" / "quorum").take()
+        PlayDirectory(tmp_path / "file" / "quorum").lock()
 
 
 def test_what_may_hold_passwords_is_the_owners_alone(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_what_may_hold_passwords_is_the_owners_alone(tmp_path: Path) -> None:
 
 def test_a_path_with_a_comma_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlayError, match="comma"):
-        PlayDirectory(tmp_path / "a,b").take()
+        PlayDirectory(tmp_path / "a,b").lock()
 
 
 def test_an_identity_is_kept(directory: PlayDirectory) -> None:

@@ -135,7 +135,7 @@ def foreign(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     "use",
     [
-        PlayDirectory.take,
+        PlayDirectory.lock,
         read_identity,
         play_session.recall,
         lambda directory: played(directory.path.parent, CONTROLLERS, NO_JAVA),
@@ -199,14 +199,14 @@ def test_links_are_refused(cluster: PlayDirectory, tmp_path: Path, name: str) ->
     link.symlink_to(target)
     assert not cluster.held
     with pytest.raises(PlayError, match=f"{link} is a symbolic link"):
-        cluster.take()
+        cluster.lock()
     assert target.read_text() == "thesis"
 
 
 def test_files_that_others_may_write_are_refused_in_an_open_directory(cluster: PlayDirectory) -> None:
     cluster.manifest.chmod(0o664)
-    cluster.take()
+    cluster.lock()
     cluster.release()
     cluster.path.chmod(0o755)
     with pytest.raises(UntrustedError, match=f"{cluster.manifest} belongs to uid .*, mode 664"):
-        cluster.take()
+        cluster.lock()

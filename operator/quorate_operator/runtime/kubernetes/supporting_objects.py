@@ -70,7 +70,7 @@ class RefusedObject:
 
     def as_refusal(self) -> Refusal:
         name, labels = self.item["metadata"]["name"], self.item["metadata"]["labels"]
-        message = f"{self.item['kind']} {name} was rejected by the API server; the rest is reconciled: {self.reason}"
+        message = f"{self.item['kind']} {name} could not be applied; the rest is reconciled: {self.reason}"
         return Refusal("ObjectRefused", message, pool=labels.get(LABEL_POOL))
 
 

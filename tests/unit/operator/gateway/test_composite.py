@@ -239,7 +239,7 @@ def test_controllers_of_another_cluster_tell_nothing() -> None:
     place = Place(running(3000, Role.CONTROLLER, "c0"))
     observed = observe(made(place, Kafka(replace(facts(0), cluster_id="theirs"))))
     assert (observed.kafka, observed.quorum) == (None, None)
-    assert observed.nodes[3000].problem == "it answers as one of the cluster theirs, not of ours"
+    assert observed.nodes[3000].problem == "it answers as a node of the cluster theirs, not of ours"
     assert place.leaders_seen == []
 
 

@@ -83,8 +83,8 @@ async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
     kept = quorum()
     kept["metadata"]["labels"] = {"operator": "green"}
     going = {**kept, "metadata": {**kept["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    for body in (kept, going):
-        found = await find(Server(quorum=body), body, selector=selector)
+    for other in (kept, going):
+        found = await find(Server(quorum=other), body, selector=selector)
         assert (found.failure.code, found.failure.is_retried, found.is_gone) == ("SplitCluster", True, False)
         assert "those of KafkaController quorum do not match 'operator=blue'" in found.failure.message
     kept["metadata"]["labels"] = {"operator": "blue"}

@@ -55,16 +55,16 @@ async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> Non
     pod = _stored(node_pod(cluster.context, cluster.desired, node, {}, is_initial=False))
     pod["status"] = {"hostIP": "10.0.0.7"}
     facts, objects = _facts(api, make, api.config, pod)
-    assert facts.machines == {0: "10.0.0.7"}
+    assert facts.host_ips == {0: "10.0.0.7"}
     await store_host_ips(objects, objects.nodes().values())
     await store_host_ips(objects, objects.nodes().values())
     assert api.writes == 1
     facts, _ = _facts(api, make, api.config)
-    assert facts.machines == {0: "10.0.0.7"}
+    assert facts.host_ips == {0: "10.0.0.7"}
     elsewhere = {**pod, "status": {"hostIP": "10.0.0.8"}}
     facts, _ = _facts(api, make, api.config, elsewhere)
-    assert facts.machines == {0: "10.0.0.8"}, "where it is wins over where it was"
-    known = make(brokers=NODE_PORT, machines={0: "10.0.0.7"}, node_ports={(0, "OUT"): 30000}).node(0)
+    assert facts.host_ips == {0: "10.0.0.8"}, "where it is wins over where it was"
+    known = make(brokers=NODE_PORT, host_ips={0: "10.0.0.7"}, node_ports={(0, "OUT"): 30000}).node(0)
     assert known.advertised["OUT"] == Address("10.0.0.7", 30000)
 
 

@@ -83,10 +83,10 @@ async def test_a_connection_with_a_former_password_is_closed(make: Make) -> None
     contacts = NodeClients(lambda _: known[0])
     at = Address("127.0.0.1", 9092)
     first = contacts.client(Role.BROKER, at)
-    await contacts.keep({Role.BROKER: [at]})
+    await contacts.retain({Role.BROKER: [at]})
     assert contacts.client(Role.BROKER, at) is first
     known.pop(0)
-    await contacts.keep({Role.BROKER: [at]})
+    await contacts.retain({Role.BROKER: [at]})
     second = contacts.client(Role.BROKER, at)
     assert isinstance(second, AdminClient)
     assert second is not first

@@ -76,7 +76,7 @@ async def test_what_is_refused_is_told_and_the_rest_is_kept(
     assert len(api.accepted) == 11 - len(names)
     refusal = refused[-1].as_refusal()
     assert (refusal.code, refusal.pool) == ("ObjectRefused", pool)
-    assert f"{kind} {names[-1]} was rejected by the API server" in refusal.message
+    assert f"{kind} {names[-1]} could not be applied" in refusal.message
     assert refusal.message.endswith("exceeded quota: team")
 
 
@@ -89,7 +89,7 @@ async def test_a_service_that_somebody_has_made_is_left_alone(make: Make) -> Non
 
     api = Occupied("", ApiError(403, "", ""))
     (refused,) = await _apply(api, make)
-    assert "brokers-bootstrap exists, and belongs to another owner" in refused.as_refusal().message
+    assert "brokers-bootstrap exists and belongs to another owner" in refused.as_refusal().message
     assert "Service brokers-2-out" in api.accepted
 
 
@@ -100,7 +100,7 @@ async def test_where_there_is_no_cert_manager_the_way_on_is_told(make: Make) -> 
     api = _Api("Certificate", ApiError(404, "", "404 page not found"))
     (refused,) = await _apply(api, make, _ISSUED)
     assert refused.as_refusal().message.endswith(
-        "Certificate quorum-controller-tls was rejected by the API server; the rest is reconciled: this Kubernetes "
+        "Certificate quorum-controller-tls could not be applied; the rest is reconciled: this Kubernetes "
         "has no cert-manager.io/v1 Certificate: install cert-manager, or name a Secret in tls.secretName in place of "
         "tls.issuerRef"
     )
