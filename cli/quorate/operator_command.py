@@ -240,7 +240,7 @@ def _image_of_releases(option: str, text: str) -> str:
 
 
 def _hosts(names: list[str]) -> list[str]:
-    from quorate_operator.web.allowed_hosts import check_host
+    from quorate_operator.web.access import check_host
 
     try:
         return [check_host(name) for name in names]
@@ -249,7 +249,7 @@ def _hosts(names: list[str]) -> list[str]:
 
 
 def _token(file: Path | None) -> str | None:
-    from quorate_operator.web.sessions import check_token
+    from quorate_operator.web.access import check_token
 
     if file is None:
         return None

@@ -81,7 +81,7 @@ def node_properties(node: DesiredNode, controllers: Listener, files: SecretFiles
     for place, listener in enumerate(node.listeners):
         found |= _server_properties(listener, files, logs_in=place == 0)
     if node.role is Role.BROKER:
-        own = next((one.tls for one in node.listeners if one.tls is not None), None)
+        own = next((listener.tls for listener in node.listeners if listener.tls is not None), None)
         found |= _client_of_controllers(controllers, own, files)
         if node.listeners[0].sasl is not None:
             found["sasl.mechanism.inter.broker.protocol"] = node.listeners[0].sasl.mechanisms[0]

@@ -11,7 +11,7 @@ import pytest
 from kit.rolling import RollingCluster
 from kit.snapshots import busy, put, well
 from quorate_operator.planning.steps import Plan, StopNode
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 WIDTHS = (360, 768, 1280)
 TOKEN = "a token of the page"

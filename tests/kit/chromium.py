@@ -14,9 +14,8 @@ import aiohttp
 import pytest_asyncio
 from kit.requirements import missing
 from kit.waiting import until
-from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 START_TIMEOUT_S = 60
 RESPONSE_TIMEOUT_S = 30
@@ -199,7 +198,7 @@ async def _debugging_port(profile: Path, process: asyncio.subprocess.Process) ->
 
 
 class Recorder:
-    """Writes down what it is asked to do. Implements `web.port.Commands`."""
+    """Writes down what it is asked to do. Implements `Commands`."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, ClusterKey, object]] = []

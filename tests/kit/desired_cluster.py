@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from quorate_operator.models.manifests import load_manifests
+from quorate_operator.models.manifests import ManifestError, load_manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Formation
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.resources.pods import node_pod
 
 FORMATION = Formation(
     cluster_id="4L6g3nShT-eMCtK--X86sw",
@@ -28,6 +29,18 @@ class Cluster:
     def node(self, node_id: int) -> DesiredNode:
         """The desired node of this id."""
         return next(node for node in self.desired.nodes if node.node_id == node_id)
+
+    def pod(self, node_id: int, *, is_initial: bool = True, is_placed: bool = True) -> dict[str, Any]:
+        """The pod of a node that advertises what is desired."""
+        node = self.node(node_id)
+        return node_pod(
+            self.context,
+            self.desired,
+            node,
+            node.advertised,
+            is_initial=is_initial,
+            is_placed=is_placed,
+        )
 
 
 Make = Callable[..., Cluster]
@@ -57,3 +70,16 @@ def completed(text: str, **facts: Any) -> Cluster:
     )
     desired = complete(desired_cluster(manifests), manifests, known)
     return Cluster(Context(manifests=manifests, facts=known), desired)
+
+
+def manifest_fault(text: str) -> str:
+    """The message about manifests that must be refused."""
+    with pytest.raises(ManifestError) as refused:
+        load_manifests(text, "m.yaml")
+    return str(refused.value)
+
+
+def changed_parts(before: DesiredNode, after: DesiredNode) -> set[str]:
+    """The parts of the revision that differ."""
+    names = before.revision.keys() | after.revision.keys()
+    return {name for name in names if before.revision.get(name) != after.revision.get(name)}

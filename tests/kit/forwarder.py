@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kit.cluster import free_ports
 from kit.loop_thread import LoopThread
-from quorate_operator.runtime.local.forwarding import stop_accepting
+from quorate_operator.runtime.local.forwarders import stop_accepting
 
 READ_SIZE_BYTES = 64 * 1024
 HOST = "127.0.0.1"

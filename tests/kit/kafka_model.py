@@ -92,7 +92,7 @@ class TopicModel:
     def complete(self) -> None:
         """What is being moved has been moved."""
         if self.topic is not None:
-            moved = {number: _moved(one) for number, one in self.topic.partitions.items()}
+            moved = {number: _moved(partition) for number, partition in self.topic.partitions.items()}
             self.topic = replace(self.topic, partitions=moved)
 
     def _there(self) -> ObservedTopic:

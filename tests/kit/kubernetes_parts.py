@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -17,6 +18,7 @@ from kit.local_kubernetes.api_server import PORTS, ApiServer, find_programs
 from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.golang import cache
 from kit.local_kubernetes.versions import KUBERNETES
+from kit.operators.cert_manager import remove_definition
 from kit.operators.operated import Operated
 from kit.requirements import missing
 from kit.waiting import eventually
@@ -48,6 +50,26 @@ def api_client(api_server: ApiServer) -> Iterator[kubernetes.client.ApiClient]:
     """A client of the API server that blocks and may do everything."""
     with api_server.client() as client:
         yield client
+
+
+@pytest.fixture
+def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
+    """An API server without the definition of Certificates."""
+    remove_definition(api_client)
+
+
+def kubectl_quorate(server: ApiServer, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `kubectl quorate` against the API server."""
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "quorate.kubectl", *arguments),
+            *("--kubeconfig", str(server.kubeconfig), "--namespace", namespace),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from kit.snapshots import NOW_MS, well
 from quorate_operator.planning.cluster import NodeState, ObservedCluster
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, StartNode, StopNode
-from quorate_operator.web.port import ClusterEvent, ClusterSnapshot
+from quorate_operator.web.snapshots import ClusterEvent, ClusterSnapshot
 
 SECOND_MS = 1000
 

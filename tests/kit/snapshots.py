@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from quorate_operator.models.v1alpha1 import Listener
+from quorate_operator.models.listeners import Listener
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
@@ -23,8 +23,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import Plan, PublishAddress, Refusal, StartNode, StopNode, WaitFor
-from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterEvent, ClusterKey, ClusterSnapshot, SnapshotRegistry
 from quorate_protocol.features import default_levels
 
 NOW_MS = int(time.time() * 1000)

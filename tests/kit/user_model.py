@@ -8,13 +8,13 @@ from quorate_operator.entities.plan import Change
 from quorate_operator.entities.users import (
     AddAcls,
     AlterQuotas,
+    CreateSecret,
     DeleteCredentials,
-    HadUser,
-    MakeSecret,
     ObservedSecret,
     ObservedUser,
     RemoveAcls,
     SetCredentials,
+    StoredUser,
 )
 
 
@@ -27,15 +27,15 @@ class UserModel:
         self.set_version: str | None = None
         self._made = 0
 
-    def had(self, had: HadUser) -> HadUser:
+    def stored(self, stored: StoredUser) -> StoredUser:
         """The status as the next look reads it."""
-        return had if self.set_version is None else replace(had, secret_version=self.set_version)
+        return stored if self.set_version is None else replace(stored, secret_version=self.set_version)
 
     def apply(self, change: Change) -> None:
         """Carry out one change."""
         user = self.user
         match change:
-            case MakeSecret():
+            case CreateSecret():
                 assert user.secret is None, "AlreadyExists"
                 self._made += 1
                 secret = ObservedSecret(version=f"made/{self._made}", password=f"p{self._made}", is_own=True)

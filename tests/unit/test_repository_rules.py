@@ -153,7 +153,7 @@ MAY_LISTEN = {
     "protocol/quorate_protocol/accepting.py": "the listeners of controllers, and the HTTP server",
     "protocol/quorate_protocol/bounded_http/server.py": "all HTTP",
     "operator/quorate_operator/runtime/local/control_socket.py": "a Unix socket for one user",
-    "operator/quorate_operator/runtime/local/forwarding.py": "addresses in 127.0.0.0/8, bounded there",
+    "operator/quorate_operator/runtime/local/forwarders.py": "addresses in 127.0.0.0/8, bounded there",
     "operator/quorate_operator/runtime/local/loopback.py": "whether a port is free: accepts nothing",
 }
 LISTENS = re.compile(

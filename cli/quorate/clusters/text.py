@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quorate_operator.models.status import KafkaBrokerStatus, PlanStep, RefusalStatus
-from quorate_operator.view.wording import WITHOUT_LEADER, quorum_words
+from quorate_operator.view.texts import WITHOUT_LEADER, quorum_words
 
 from quorate.clusters.findings import ClusterFinding, is_healthy
 from quorate.clusters.resources import Cluster, Pool

@@ -13,7 +13,7 @@ from typing import BinaryIO, Self, TextIO
 from quorate_operator.planning.cluster import NodeState
 from quorate_operator.runtime.local.status import ClusterStatus
 from quorate_operator.runtime.local.supervisor import Event, Snapshot
-from quorate_operator.view.wording import WITHOUT_LEADER, quorum_words
+from quorate_operator.view.texts import WITHOUT_LEADER, quorum_words
 from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner

@@ -26,23 +26,23 @@ class ObservedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HadTopic:
-    """What the status stores: whether the resource has had the topic, with which id, and which configs it had."""
+class StoredTopic:
+    """What the status stores: whether the resource manages the topic, its id and the configs that it sets."""
 
-    is_had: bool = False
+    is_managed: bool = False
     topic_id: str | None = None
     config: frozenset[str] = frozenset()
 
     @classmethod
     def of_status(cls, status: Mapping[str, Any]) -> Self:
         return cls(
-            is_had=status.get("topicName") is not None,
+            is_managed=status.get("topicName") is not None,
             topic_id=status.get("topicId"),
             config=frozenset(status.get("managedConfig") or ()),
         )
 
 
-NOT_HAD: Final = HadTopic()
+NOTHING_STORED: Final = StoredTopic()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def plan_topic(
     observed: ObservedTopic | None,
     kafka: ObservedKafka,
     *,
-    had: HadTopic = NOT_HAD,
+    stored: StoredTopic = NOTHING_STORED,
 ) -> EntityPlan:
     """Plans a topic whose resource stays; `observed` is None if it does not exist."""
     spec, name = resource.spec, resource.topic_name
@@ -136,7 +136,9 @@ def plan_topic(
         return EntityPlan(
             changes=(create,),
             status=_status(name, managedConfig=sorted(spec.config)),
-            note=f"the topic {name} was deleted by somebody; it is created anew" if had.topic_id else None,
+            note=f"the topic {name} was deleted outside the operator, and is created again"
+            if stored.topic_id
+            else None,
         )
     changes: list[Change] = []
     refusals: list[Refusal] = []
@@ -151,7 +153,7 @@ def plan_topic(
                 f"removed; set it to {count}, or create another topic",
             )
         )
-    changes += _config_changes(name, spec.config, observed.config, had.config)
+    changes += _config_changes(name, spec.config, observed.config, stored.config)
     factor = plan_factor(spec.replication_factor, observed.partitions, kafka.brokers)
     if factor.replicas:
         assert spec.replication_factor is not None
@@ -174,15 +176,17 @@ def plan_topic(
             ),
             reassigningPartitions=sum(partition.is_moving for partition in observed.partitions.values())
             or None,
-            managedConfig=sorted({*spec.config, *(had.config & observed.config.keys())}),
+            managedConfig=sorted({*spec.config, *(stored.config & observed.config.keys())}),
         ),
-        note=_found(name, topic_id, had),
+        note=_found(name, topic_id, stored),
     )
 
 
-def plan_topic_deletion(resource: KafkaTopic, observed: ObservedTopic | None, had: HadTopic) -> EntityPlan:
-    """Plans for a topic whose resource is deleted. A topic that the resource never had stays."""
-    if observed is None or not had.is_had or resource.spec.deletion_policy == "Retain":
+def plan_topic_deletion(
+    resource: KafkaTopic, observed: ObservedTopic | None, stored: StoredTopic
+) -> EntityPlan:
+    """Plans for a topic whose resource is deleted. A topic that the resource never managed stays."""
+    if observed is None or not stored.is_managed or resource.spec.deletion_policy == "Retain":
         return EntityPlan()
     return EntityPlan(changes=(DeleteTopic(topic=resource.topic_name, topic_id=observed.topic_id),))
 
@@ -193,12 +197,14 @@ def _status(name: str, **known: object) -> dict[str, object]:
     return {"topicName": name, **{field: known.get(field) for field in fields}}
 
 
-def _found(name: str, topic_id: str | None, had: HadTopic) -> str | None:
-    if not had.is_had:
-        return f"the topic {name} exists, and is kept as this resource has it from now on"
-    if had.topic_id in (None, topic_id):
+def _found(name: str, topic_id: str | None, stored: StoredTopic) -> str | None:
+    if not stored.is_managed:
+        return f"the topic {name} exists, and is managed by this resource from now on"
+    if stored.topic_id in (None, topic_id):
         return None
-    return f"the topic {name} was made anew by somebody: its id was {had.topic_id} and is {topic_id}"
+    return (
+        f"the topic {name} was recreated outside the operator: its id was {stored.topic_id} and is {topic_id}"
+    )
 
 
 def _config_changes(
@@ -216,14 +222,14 @@ def _config_changes(
     return [AlterConfig(topic=topic, values=values, resets=resets, present=present)]
 
 
-def is_same_value(one: str, other: str) -> bool:
+def is_same_value(value: str, other: str) -> bool:
     """Whether Kafka takes two texts for the same value. It returns numbers in its own spelling: 0.5 for 0.50."""
-    if one == other:
+    if value == other:
         return True
-    if [part.strip() for part in one.split(",")] == [part.strip() for part in other.split(",")]:
+    if [part.strip() for part in value.split(",")] == [part.strip() for part in other.split(",")]:
         return True
-    if {one.strip().lower(), other.strip().lower()} <= {"true", "false"}:
-        return one.strip().lower() == other.strip().lower()
+    if {value.strip().lower(), other.strip().lower()} <= {"true", "false"}:
+        return value.strip().lower() == other.strip().lower()
     with suppress(InvalidOperation):  # not two numbers
-        return Decimal(one.strip()) == Decimal(other.strip())
+        return Decimal(value.strip()) == Decimal(other.strip())
     return False

@@ -191,7 +191,7 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
 
 def observed_directories(directories: LogDirs) -> dict[str, ObservedDirectory]:
     """Returns the log directories of a broker by path."""
-    return {path: _observed_directory(one) for path, one in directories.items()}
+    return {path: _observed_directory(directory) for path, directory in directories.items()}
 
 
 def _observed_directory(described: LogDirDescription) -> ObservedDirectory:
@@ -287,5 +287,5 @@ def _free_bytes(directories: LogDirs | None) -> int | None:
         for directory in directories.values()
         if directory.error is None and not directory.is_cordoned
     ]
-    known = [one for one in free if one is not None]
+    known = [size_bytes for size_bytes in free if size_bytes is not None]
     return sum(known) if known and len(known) == len(free) else None

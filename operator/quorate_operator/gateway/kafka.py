@@ -1,4 +1,4 @@
-"""The gateway: asks controllers and brokers for facts, and applies the steps that Kafka's RPCs do."""
+"""The gateway to Kafka: observes controllers and brokers, and applies the steps of Kafka's RPCs."""
 
 import asyncio
 import logging
@@ -18,18 +18,18 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_operator import clock
 from quorate_operator.gateway import facts
 from quorate_operator.gateway.actions import Leader, NodeAction, perform, perform_at_node
-from quorate_operator.gateway.contacts import Contacts, SecurityOf, admin_address
 from quorate_operator.gateway.facts import Counts, LogDirs
-from quorate_operator.gateway.probing import probe
+from quorate_operator.gateway.node_clients import NodeClients, SecurityOf, admin_address
+from quorate_operator.gateway.probes import probe
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
 from quorate_operator.planning.steps import KafkaAction, StepError
 
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_MS = 3_000
-"""Time limit for the answer of one node, the same as for a probe: a node that takes longer is not in service."""
+"""Time limit for the response of one node, as for a probe: a node that takes longer is not in service."""
 IMAGE_TIMEOUT_MS = 10_000
-"""Time limit for the image to catch up; the next look continues from there."""
+"""Time limit for the image to catch up; the next observation continues from there."""
 LOG_DIRS_TIMEOUT_MS = 5_000
 LOG_DIRS_AGE_MS_MAX = 10_000
 STATIC_CONFIG_AGE_MS_MAX = 60_000
@@ -43,7 +43,7 @@ LEADER_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Led:
-    """The quorum as its leader described it, and what else the leader said."""
+    """The quorum as its leader described it, with kraft.version and cluster id."""
 
     described: QuorumDescription
     at_ms: int
@@ -53,7 +53,7 @@ class _Led:
 
 
 class KafkaGateway:
-    """Implements `Gateway` for one cluster. Close it.
+    """Observes the quorum and brokers of one cluster, and applies the steps that Kafka does. Close it.
 
     It keeps its connections, and one metadata image that it follows as an observer. If nothing has changed, observing
     costs a few small requests to each node. Calls may overlap.
@@ -61,21 +61,21 @@ class KafkaGateway:
 
     def __init__(self, security_of: SecurityOf = lambda _: None) -> None:
         self._security_of = security_of
-        self._contacts = Contacts(security_of)
+        self._contacts = NodeClients(security_of)
         self._controllers: Mapping[int, Address] = {}
         self._brokers: Mapping[int, Address] = {}
         self._live: LiveImage | None = None
         self._live_of = ""
         self._live_at: tuple[int, Address] | None = None
-        self._looking = asyncio.Lock()
+        self._observing = asyncio.Lock()
         self._counted: tuple[object, int, object, Counts] | None = None
         self._log_dirs: dict[int, LogDirs] = {}
         self._log_dirs_at_ms = 0
         self._static_min_insync = 1
         self._static_min_insync_at_ms = 0
         self._problem: str | None = None
-        self._said: dict[Address, str] = {}
-        """Why a controller was not found to lead, of those that were asked last."""
+        self._reasons: dict[Address, str] = {}
+        """Why each controller that was asked last does not lead."""
 
     @property
     def problem(self) -> str | None:
@@ -89,20 +89,30 @@ class KafkaGateway:
         loggers: Mapping[int, frozenset[str]],
         directories_of: frozenset[int] = frozenset(),
     ) -> KafkaFacts | None:
-        """Implements `Gateway.observe`. Also None if the metadata log can't be read, with the reason in `problem`."""
-        async with self._looking:
+        """Returns what quorum and brokers report; None without a leader, or with a `problem`.
+
+        Partitions are reported of `draining` brokers alone, levels of the `loggers` that are named, by node, and log
+        directories of the brokers `directories_of`.
+        """
+        async with self._observing:
             self._controllers, self._brokers = dict(controllers), dict(brokers)
-            await self._contacts.keep({Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()})
+            await self._contacts.retain(
+                {Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()}
+            )
             led, answering = await asyncio.gather(self._find_leader(), self._answering(brokers))
             if led is None:
                 self._problem = None
                 return None
             log_dirs, log_levels, _ = await asyncio.gather(
                 self._describe_log_dirs(
-                    {one: at for one, at in brokers.items() if draining or one in directories_of}
+                    {
+                        broker_id: at
+                        for broker_id, at in brokers.items()
+                        if draining or broker_id in directories_of
+                    }
                 ),
                 self._describe_log_levels(loggers),
-                self._ask_min_insync(brokers, answering),
+                self._update_min_insync(brokers, answering),
             )
             live = await self._followed(led)
             if live is None:
@@ -138,7 +148,7 @@ class KafkaGateway:
         return await probe(addresses, node_ids, self._security_of)
 
     async def apply(self, action: KafkaAction) -> None:
-        async with self._looking:
+        async with self._observing:
             if isinstance(action, NodeAction):
                 await perform_at_node(action, self._client_of(action.node_id))
                 self._log_dirs_at_ms = 0
@@ -146,9 +156,9 @@ class KafkaGateway:
             for attempt in range(1, ACTION_ATTEMPTS_MAX + 1):
                 led = await self._await_leader()
                 if led is None:
-                    said = "; ".join(f"{address}: {text}" for address, text in self._said.items())
+                    reasons = "; ".join(f"{address}: {text}" for address, text in self._reasons.items())
                     raise StepError(
-                        f"{action.reason}: no controller answers as the leader of the quorum ({said})"
+                        f"{action.reason}: no controller answers as the leader of the quorum ({reasons})"
                     )
                 live = await self._followed(led)
                 if live is None:
@@ -172,19 +182,19 @@ class KafkaGateway:
         # Each controller has its own client, so that one that hangs does not delay the others.
         responses = await asyncio.gather(*map(self._as_led_by, addresses))
         led = [response for response in responses if isinstance(response, _Led)]
-        self._said = {
+        self._reasons = {
             address: response
             for address, response in zip(addresses, responses, strict=True)
             if isinstance(response, str)
         }
         # A former leader that was suspended may still claim to lead.
-        return max(led, key=lambda one: one.described.leader_epoch, default=None)
+        return max(led, key=lambda response: response.described.leader_epoch, default=None)
 
     async def _await_leader(self) -> _Led | None:
-        """Returns the quorum as its leader describes it; None if nobody leads it for LEADER_WAIT_S."""
+        """Returns the quorum as its leader describes it; None without a leader for LEADER_WAIT_S."""
         try:
             async with asyncio.timeout(LEADER_WAIT_S):
-                while (led := await self._find_leader()) is None:  # noqa: ASYNC110 - nobody announces a leader
+                while (led := await self._find_leader()) is None:  # noqa: ASYNC110 - no node announces a leader
                     await asyncio.sleep(LEADER_POLL_S)
                 return led
         except TimeoutError:
@@ -200,7 +210,7 @@ class KafkaGateway:
                 features = await client.describe_features()
                 cluster = await client.describe_cluster()
         except (AdminError, TimeoutError) as error:
-            return str(error) or f"no answer in {ASK_TIMEOUT_MS} ms"
+            return str(error) or f"no response in {ASK_TIMEOUT_MS} ms"
         if described.high_watermark < 0:
             return "it has committed nothing in its epoch yet"
         return _Led(
@@ -233,7 +243,7 @@ class KafkaGateway:
         config = self._contacts.config(Role.CONTROLLER, led.address)
         contacts = {node_id: admin_address(address) for node_id, address in self._controllers.items()}
         live = self._live
-        # A cluster that was created anew or restored from a backup has another history.
+        # A cluster that was recreated, or restored from a backup, has another history.
         if live is not None and (self._live_of != led.cluster_id or live.epoch > led.described.leader_epoch):
             self._live = None
             await live.close()
@@ -255,7 +265,7 @@ class KafkaGateway:
             if counted_index is index and revision == index.revision and counted_key == key:
                 return counts
         if index.num_partitions > PARTITIONS_COUNTED_IN_PLACE_MAX:
-            # Nobody else reads or changes the image meanwhile: `_looking` is held.
+            # The image does not change meanwhile: `_observing` is held.
             counts = await asyncio.to_thread(facts.count_partitions, image, general, own)
         else:
             counts = facts.count_partitions(image, general, own)
@@ -265,7 +275,7 @@ class KafkaGateway:
     # Single nodes
 
     def _client_of(self, node_id: int) -> AdminClient | None:
-        """Returns a client that asks this node; None if the last look found no such node."""
+        """Returns a client of this node alone; None if the last observation found no such node."""
         if node_id in self._controllers:
             return self._contacts.client(Role.CONTROLLER, self._controllers[node_id])
         if node_id in self._brokers:
@@ -296,7 +306,7 @@ class KafkaGateway:
 
     async def _answering(self, brokers: Mapping[int, Address]) -> frozenset[int]:
         # Each broker is asked itself, because the others consider a dead broker unfenced until its session ends.
-        responses = await asyncio.gather(*(self._is_unfenced(*one) for one in brokers.items()))
+        responses = await asyncio.gather(*(self._is_unfenced(*broker) for broker in brokers.items()))
         return frozenset(broker for broker, response in zip(brokers, responses, strict=True) if response)
 
     async def _is_unfenced(self, broker_id: int, address: Address) -> bool:
@@ -332,16 +342,16 @@ class KafkaGateway:
         except (AdminError, TimeoutError):
             return None
 
-    async def _ask_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
-        """Asks a broker for the static `min.insync.replicas` now and then: the metadata has only dynamic configs."""
+    async def _update_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
+        """Reads the static `min.insync.replicas` of a broker each minute: the metadata has only dynamic configs."""
         now_ms = clock.now_ms()
         if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
             return
         broker_id = min(answering)
         client = self._contacts.client(Role.BROKER, brokers[broker_id])
-        asked = await _broker_config(client, broker_id, MIN_INSYNC_REPLICAS)
-        if asked is not None:
-            self._static_min_insync = int(asked)
+        value = await _broker_config(client, broker_id, MIN_INSYNC_REPLICAS)
+        if value is not None:
+            self._static_min_insync = int(value)
             self._static_min_insync_at_ms = now_ms
 
 

@@ -1,4 +1,4 @@
-"""Judges whether a running node is in service, by what the quorum and the brokers report. Pure."""
+"""Whether a running node is in service, by what the quorum and the brokers report. Pure."""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,9 @@ from quorate_operator.planning.cluster import (
 def state_of(node: ObservedNode, kafka: KafkaFacts | None, *, was_ready: bool) -> NodeState:
     """Returns the state of a node; `node.state` is what its runtime observed.
 
-    `was_ready`: whether it has been READY since its process began. A controller is READY when the leader says
-    that it is caught up and has heard of it since its process began: as a voter, or as an observer that may
-    become one. A broker is READY when it is registered, unfenced and answers itself. While no leader answers
-    a broker's state is unknown and can't change: one that was READY stays so.
+    `was_ready`: whether it has been READY since its process began. A controller is READY when the leader reports that
+    it is caught up and has fetched since its process began, as a voter or an observer. A broker is READY when it is
+    registered, unfenced, and answers. While no leader answers, a broker that was READY stays so.
     """
     if not node.state.runs:
         return node.state

@@ -32,8 +32,8 @@ from quorate_operator.entities.balance_facts import (
     SetThrottled,
 )
 from quorate_operator.entities.plan import ObservedKafka
-from quorate_operator.gateway.contacts import admin_address
 from quorate_operator.gateway.facts import observed_directories, room_bytes
+from quorate_operator.gateway.node_clients import admin_address
 from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.planning.cluster import ObservedDirectory, PartitionId
@@ -49,7 +49,7 @@ _NOT_NEEDED = frozenset(
         ErrorCode.no_reassignment_in_progress,
     }
 )
-"""Errors of requests that are done already, or became impossible since. The next look observes the result."""
+"""Errors of requests that are done already, or became impossible since. The next observation has the result."""
 
 
 @dataclass(slots=True)
@@ -85,14 +85,14 @@ async def observe_rebalance(
         disks = await _disks(client, kafka)
         names = sorted(await client.list_topics(list_internal=True))
     else:
-        names = sorted({one.partition.topic for one in had.slice})
+        names = sorted({move.partition.topic for move in had.slice})
     topics = await _describe(client, names)
     throttled = await _dynamic(
         client,
         [
-            ConfigResource(ConfigResourceType.TOPIC, one.partition.topic)
-            for one in had.slice
-            if one.partition.topic in topics
+            ConfigResource(ConfigResourceType.TOPIC, move.partition.topic)
+            for move in had.slice
+            if move.partition.topic in topics
         ],
         ConfigSource.DYNAMIC_TOPIC_CONFIG,
         (LEADER_REPLICAS, FOLLOWER_REPLICAS),
@@ -102,9 +102,9 @@ async def observe_rebalance(
         partitions=_partitions(topics.values(), under_way, disks.sizes),
         moving={
             PartitionId(key.topic, key.partition): Reassignment(
-                target=frozenset(one.replicas) - frozenset(one.removing_replicas)
+                target=frozenset(reassignment.replicas) - frozenset(reassignment.removing_replicas)
             )
-            for key, one in under_way.items()
+            for key, reassignment in under_way.items()
         },
         directories=disks.directories,
         addresses={broker_id: kafka.addresses[broker_id] for broker_id in disks.directories},
@@ -179,7 +179,7 @@ async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
     """Asks each broker whose address is known. A broker that does not answer is treated as one without an address."""
     whose = {admin_address(address): broker_id for broker_id, address in kafka.addresses.items()}
     responses = await asyncio.gather(
-        *(client.describe_log_dirs_at(one) for one in whose), return_exceptions=True
+        *(client.describe_log_dirs_at(address) for address in whose), return_exceptions=True
     )
     disks = _Disks()
     for broker_id, response in zip(whose.values(), responses, strict=True):
@@ -189,7 +189,7 @@ async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
             raise response
         if len(response) > 1:
             disks.directories[broker_id] = observed_directories(response)
-        directories = [one for one in response.values() if one.error is None]
+        directories = [directory for directory in response.values() if directory.error is None]
         for directory in directories:
             for key, replica in directory.replicas.items():
                 if not replica.is_future:
@@ -203,7 +203,7 @@ async def _disks(client: AdminClient, kafka: ObservedKafka) -> _Disks:
         if usable:
             # Kafka chooses the directory with the fewest partitions, whatever its free space: so the fullest one is
             # the limit.
-            disks.rooms[broker_id] = max(0, min(room_bytes(one) or 0 for one in usable))
+            disks.rooms[broker_id] = max(0, min(room_bytes(directory) or 0 for directory in usable))
     return disks
 
 

@@ -118,12 +118,12 @@ def _observed(
     moving: Mapping[TopicPartition, PartitionReassignment],
 ) -> ObservedTopic:
     partitions = {}
-    for one in topic.partitions:
-        moves = moving.get(TopicPartition(topic.name, one.partition))
-        partitions[one.partition] = ObservedPartition(
+    for partition in topic.partitions:
+        moves = moving.get(TopicPartition(topic.name, partition.partition))
+        partitions[partition.partition] = ObservedPartition(
             # The two answers are from different moments. The later one lists the reassignments.
-            replicas=one.replicas if moves is None else moves.replicas,
-            isr=one.isr,
+            replicas=partition.replicas if moves is None else moves.replicas,
+            isr=partition.isr,
             adding=frozenset(moves.adding_replicas) if moves else frozenset(),
             removing=frozenset(moves.removing_replicas) if moves else frozenset(),
         )

@@ -59,8 +59,8 @@ async def observe_users(
     quotas = await client.describe_client_quotas(strict)
     return UsersFacts(
         mechanisms={
-            user: frozenset(info.mechanism.mechanism_name for info in one.credentials)
-            for user, one in described.values.items()
+            user: frozenset(info.mechanism.mechanism_name for info in description.credentials)
+            for user, description in described.values.items()
         },
         acls=await _acls(client, principals),
         quotas={str(entity.names[USER]): values for entity, values in quotas.items() if entity.names[USER]},
@@ -113,9 +113,10 @@ async def change_user(client: AdminClient, change: UserChange) -> None:
         case RemoveAcls():
             deleted = await client.delete_acls(map(AclBindingFilter.of, change.bindings))
             deleted.raise_any()
-            for one in (match for matches in deleted.values.values() for match in matches):
-                if one.error is not None:
-                    raise one.error
+            for matches in deleted.values.values():
+                for match in matches:
+                    if match.error is not None:
+                        raise match.error
         case AlterQuotas():
             alteration = ClientQuotaAlteration(
                 entity=ClientQuotaEntity.of({USER: change.user}), values=change.values

@@ -7,8 +7,7 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 
 from quorate_operator.runtime.kubernetes.api import EVENT, ApiError, KubernetesApi, Object
-from quorate_operator.web.port import ClusterEvent, ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterEvent, ClusterKey, SnapshotRegistry
 
 RECORDED_MAX = 2048
 REPEAT_AFTER_S = 600.0

@@ -1,4 +1,4 @@
-"""The operator's health, and its HTTP endpoints: /healthz, /readyz, /metrics."""
+"""The operator's health and metrics over HTTP: /healthz, /readyz, /metrics."""
 
 import asyncio
 import time
@@ -15,19 +15,19 @@ from quorate_operator.web.limits import LimitLog
 
 BEAT_S = 1.0
 BEAT_AGE_S_MAX = 30.0
-"""An event loop that has not run for so long is stuck."""
-LOOK_AGE_S_MAX = 300.0
-"""A look at a cluster takes seconds; each request in it is bounded."""
+"""Event-loop lag after which liveness fails."""
+PASS_AGE_S_MAX = 300.0
+"""Observing a cluster takes seconds; each request is bounded."""
 
 
-class Pulse:
-    """Records when the event loop last ran, and since when each look has been under way."""
+class Liveness:
+    """Records when the event loop last ran, and when each pass under way began."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._beat = clock()
-        self._looks: dict[object, tuple[object, float]] = {}
-        """By look: a cluster that comes again may be looked at before the last look at it has ended."""
+        self._passes: dict[object, tuple[object, float]] = {}
+        """By pass: a cluster that is created again may be observed before its last pass has ended."""
         self._faults: dict[object, str] = {}
         self.is_ready = False
 
@@ -37,26 +37,26 @@ class Pulse:
             await asyncio.sleep(BEAT_S)
 
     @contextmanager
-    def look(self, key: object) -> Iterator[None]:
-        """Marks a look at a cluster as under way while the context is open."""
-        one = object()
-        self._looks[one] = (key, self._clock())
+    def pass_of(self, key: object) -> Iterator[None]:
+        """Marks a pass over a cluster or its entities as under way while the context is open."""
+        mark = object()
+        self._passes[mark] = (key, self._clock())
         try:
             yield
         finally:
-            del self._looks[one]
+            del self._passes[mark]
 
     def faulted(self, key: object, error: str) -> None:
-        """Records that a fault ended the loop of a cluster, which begins again, or the look at a resource."""
+        """Records a fault of the operator in a reconcile, which is restarted or tried again."""
         self._faults[key] = error
 
     def recovered(self, key: object) -> None:
-        """Records that the loop of a cluster has completed a turn without any fault, or has ended."""
+        """Records that a reconcile has completed a pass without a fault, or has ended."""
         self._faults.pop(key, None)
 
     def notes(self) -> list[str]:
-        """Returns a line for each cluster that had a fault and has not completed a turn without one since."""
-        return [f"{key}: a fault of the operator: {error}" for key, error in self._faults.items()]
+        """Returns a line for each reconcile that has not completed a pass without a fault since its last fault."""
+        return [f"{key}: {error}" for key, error in self._faults.items()]
 
     def fault(self) -> str | None:
         """Returns what is stuck, or None."""
@@ -65,24 +65,24 @@ class Pulse:
             return f"the event loop has not run for {now - self._beat:.0f} s"
         stuck = [
             f"{key}: {now - since:.0f} s"
-            for key, since in self._looks.values()
-            if now - since > LOOK_AGE_S_MAX
+            for key, since in self._passes.values()
+            if now - since > PASS_AGE_S_MAX
         ]
-        return f"looks do not end: {', '.join(stuck)}" if stuck else None
+        return f"passes do not end: {', '.join(stuck)}" if stuck else None
 
 
-def health_server(pulse: Pulse, metrics: OperatorMetrics) -> HttpServer:
+def health_server(liveness: Liveness, metrics: OperatorMetrics) -> HttpServer:
     """Serves /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
     page = KeptPage(lambda: generate_latest(metrics.registry), time.monotonic)
 
     async def live(_: web.Request) -> web.Response:
-        fault = pulse.fault()
-        text = "\n".join((fault or "ok", *pulse.notes()))
+        fault = liveness.fault()
+        text = "\n".join((fault or "ok", *liveness.notes()))
         return web.Response(text=f"{text}\n", status=503 if fault else 200)
 
     async def ready(_: web.Request) -> web.Response:
         return web.Response(
-            text="ok\n" if pulse.is_ready else "starting\n", status=200 if pulse.is_ready else 503
+            text="ok\n" if liveness.is_ready else "starting\n", status=200 if liveness.is_ready else 503
         )
 
     async def scrape(_: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The operator's log: one line per event on stderr, JSON for machines or text for people."""
+"""The operator's log: one line per event on stderr, JSON for programs or text for people."""
 
 import json
 import logging

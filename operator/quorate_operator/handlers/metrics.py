@@ -14,19 +14,24 @@ class OperatorMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.reconciliations = self._counter("reconciliations", "Looks at a cluster, with what followed.")
-        self.successful = self._counter("reconciliations_successful", "Those that ended well.")
-        self.failed = self._counter("reconciliations_failed", "Those that ended with an error.")
-        self.faults = self._counter("reconcile_faults", "Faults of the operator: a loop or a look ended.")
+        self._states: dict[tuple[str, str, str], str] = {}
+        """The reason of each resource, by kind, name and namespace."""
+        self._resources: dict[tuple[str, str], set[str]] = {}
+        self._paused: dict[tuple[str, str], set[str]] = {}
+        """uids by kind and namespace."""
+        self.reconciliations = self._counter("reconciliations", "Passes over a cluster or its entities.")
+        self.successful = self._counter("reconciliations_successful", "Passes that succeeded.")
+        self.failed = self._counter("reconciliations_failed", "Passes that failed.")
+        self.faults = self._counter("reconcile_faults", "Faults of the operator in a pass.")
         self.duration = Histogram(
             "quorate_reconciliations_duration_seconds",
-            "How long a look and the steps that followed took.",
+            "Duration of a pass, including its steps.",
             _LABELS,
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self.resources = self._gauge("resources", "Resources that the operator sees.")
-        self.paused = self._gauge("resources_paused", "Those that are paused.")
+        self.resources = self._gauge("resources", "Resources that the operator selects.")
+        self.paused = self._gauge("resources_paused", "Resources that are paused.")
         self.steps = Counter(
             "quorate_steps",
             "Steps of plans that were done, by kind of step and result.",
@@ -47,7 +52,7 @@ class OperatorMetrics:
         )
         self.http_limits = Counter(
             "quorate_limited_connections",
-            "Connections that a limit of an HTTP server refused, closed or held back.",
+            "Connections that a limit of an HTTP server refused, closed or delayed.",
             ("server", "limit"),
             registry=self.registry,
         )
@@ -59,19 +64,36 @@ class OperatorMetrics:
         """Returns what counts a limit that one of the operator's HTTP servers applied."""
         return lambda limit: self.http_limits.labels(server, limit.value).inc()
 
+    def count_pass(self, kind: str, namespace: str, duration_s: float, *, has_failed: bool) -> None:
+        """Counts one pass over a cluster, or over the due resources of a kind."""
+        self.reconciliations.labels(kind, namespace).inc()
+        self.duration.labels(kind, namespace).observe(duration_s)
+        (self.failed if has_failed else self.successful).labels(kind, namespace).inc()
+
+    def count_resource(self, kind: str, namespace: str, uid: str, *, exists: bool, is_paused: bool) -> None:
+        """Counts a resource that exists, and one that is paused."""
+        for counted, gauge, is_counted in (
+            (self._resources, self.resources, exists),
+            (self._paused, self.paused, is_paused),
+        ):
+            uids = counted.setdefault((kind, namespace), set())
+            (uids.add if is_counted else uids.discard)(uid)
+            gauge.labels(kind, namespace).set(len(uids))
+
     def set_leader(self, namespace: str, name: str, *, has_leader: bool | None) -> None:
         """Sets whether a quorum's leader answers; None if none is expected: not formed, hibernated or deleted."""
         if has_leader is not None:
             self.has_leader.labels(name, namespace).set(has_leader)
             return
-        for labels in _labels_of(self.has_leader, name=name, resource_namespace=namespace):
-            self.has_leader.remove(*labels.values())
+        self.has_leader.remove(name, namespace)
 
     def set_state(self, kind: str, namespace: str, name: str, reason: str | None) -> None:
         """Sets a resource's state. `reason` is why it is not ready, empty if it is ready, None if it is deleted."""
-        for labels in _labels_of(self.state, kind=kind, name=name, resource_namespace=namespace):
-            self.state.remove(*labels.values())
+        before = self._states.pop((kind, name, namespace), None)
+        if before is not None and before != reason:
+            self.state.remove(kind, name, namespace, before)
         if reason is not None:
+            self._states[kind, name, namespace] = reason
             self.state.labels(kind, name, namespace, reason).set(0 if reason else 1)
 
     def _counter(self, name: str, text: str) -> Counter:
@@ -79,9 +101,3 @@ class OperatorMetrics:
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"quorate_{name}", text, _LABELS, registry=self.registry)
-
-
-def _labels_of(gauge: Gauge, **wanted: str) -> list[dict[str, str]]:
-    """Returns the labels of the samples that have these values among them, in the order of the gauge's labels."""
-    samples = [sample for family in gauge.collect() for sample in family.samples]
-    return [sample.labels for sample in samples if wanted.items() <= sample.labels.items()]

@@ -13,17 +13,22 @@ from typing import Any
 from quorate_protocol.file_limit import raise_file_limit
 
 from quorate_operator.gateway.kafka import KafkaGateway
-from quorate_operator.handlers.cluster_tasks import Clusters
-from quorate_operator.handlers.commands import AnnotationCommands
-from quorate_operator.handlers.entities.keepers import Keeper, RebalanceKeeper, TopicKeeper, UserKeeper
-from quorate_operator.handlers.entities.registry import Entities
+from quorate_operator.handlers.clusters import Clusters
+from quorate_operator.handlers.entities.entities import Entities
+from quorate_operator.handlers.entities.kind_handlers import (
+    KindHandler,
+    RebalanceHandler,
+    TopicHandler,
+    UserHandler,
+)
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
-from quorate_operator.handlers.health import Pulse, health_server, served
+from quorate_operator.handlers.health import Liveness, health_server, served
+from quorate_operator.handlers.kopf_handlers import run_kopf
 from quorate_operator.handlers.metrics import OperatorMetrics
-from quorate_operator.handlers.reconciler import LOOKS_AT_A_TIME_MAX, ClusterReconciler, Shared
-from quorate_operator.handlers.resources import QuorumOf, ResourceStore
-from quorate_operator.handlers.wiring import run_kopf
+from quorate_operator.handlers.reconciler import ClusterReconciler
+from quorate_operator.handlers.resources import ResourceStore
+from quorate_operator.handlers.shared import CONCURRENT_OBSERVATIONS_MAX, Shared
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.resources.facts import Images
 from quorate_operator.runtime.composite import ClusterRuntime
@@ -31,20 +36,20 @@ from quorate_operator.runtime.kubernetes.api import POD, ApiError, KubernetesApi
 from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
 from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
 from quorate_operator.runtime.kubernetes.leases import Lease, LeaseLostError
+from quorate_operator.web.commands import AnnotationCommands
 from quorate_operator.web.limits import LimitLog
-from quorate_operator.web.port import ClusterKey
 from quorate_operator.web.server import StatusPage
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 LEADER_LEASE = "quorate-operator"
 """The default name of the Lease of leader election."""
-LOOKUPS_AT_A_TIME_MAX = 64
-"""Names of nodes that are resolved at the same time, each in a thread: while some take their resolver's whole time,
-other clusters go on. asyncio's own number is 4 more than there are cores."""
+CONCURRENT_LOOKUPS_MAX = 64
+"""Host names that are resolved at the same time, each in a thread, so that a slow resolver does not stop other
+clusters. asyncio's own number is 4 more than there are cores."""
 LEADS_LABEL = "quorate.dev/leads"
 """The label of the pod of the replica that holds the Lease: the Service of the status page selects it."""
 EXPECTED_ERRORS = (LeaseLostError, ApiError, OSError)
-"""Errors that end the process with one line for people, without a traceback."""
+"""Errors that end the process with a line for the user, without a traceback."""
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +61,7 @@ class OperatorOptions:
     `namespaces` is None for all of them. `selector` selects the resources by their labels. `lease_namespace` has
     the Lease of leader election, `lease_name`. `own_namespace` is where the operator's own pod is, None outside of
     Kubernetes. `listen` is the host and port of /healthz, /readyz and /metrics, `web` those of the status page; None:
-    not served. `drift_interval_s` is the time between two looks at a topic or user that is as desired.
+    not served. `drift_interval_s` is the time between two observations at a topic or user that is as desired.
     """
 
     identity: str
@@ -77,19 +82,19 @@ class OperatorOptions:
 
 async def run_operator(options: OperatorOptions) -> None:
     """Runs until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
-    raise_file_limit()  # connections of strangers are bounded, those to nodes and API servers come on top
+    raise_file_limit()  # connections of clients are bounded, those to nodes and API servers add to them
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(LOOKUPS_AT_A_TIME_MAX, "lookup"))
+    loop.set_default_executor(ThreadPoolExecutor(CONCURRENT_LOOKUPS_MAX, "lookup"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    metrics, pulse = OperatorMetrics(), Pulse()
+    metrics, liveness = OperatorMetrics(), Liveness()
     async with AsyncExitStack() as stack:
         api = await KubernetesApi.connect()
         stack.push_async_callback(api.close)
         snapshots = SnapshotRegistry()
         if options.listen is not None:
-            await stack.enter_async_context(served(health_server(pulse, metrics), *options.listen))
+            await stack.enter_async_context(served(health_server(liveness, metrics), *options.listen))
         if options.web is not None:
             limits = LimitLog("status page", metrics.http_limit_counter("web"))
             page = StatusPage(
@@ -108,13 +113,13 @@ async def run_operator(options: OperatorOptions) -> None:
             snapshots=snapshots,
             events=EventRecorder(api, snapshots, options.identity),
             metrics=metrics,
-            pulse=pulse,
-            looks=asyncio.Semaphore(LOOKS_AT_A_TIME_MAX),
+            liveness=liveness,
+            observations=asyncio.Semaphore(CONCURRENT_OBSERVATIONS_MAX),
             identity=options.identity,
             lease_duration_s=options.lease_duration_s,
             selector=options.selector,
         )
-        work = [pulse.run(), _lead(options, shared, stop)]
+        work = [liveness.run(), _lead(options, shared, stop)]
         await _until_stopped(work, stop)
 
 
@@ -132,13 +137,13 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
                 options.identity,
                 duration_s=options.lease_duration_s,
             )
-            shared.pulse.is_ready = True  # a replica that waits is as it should be
+            shared.liveness.is_ready = True  # a waiting replica is ready
             log.info(
                 "%s waits for the Lease %s/%s", options.identity, options.lease_namespace, options.lease_name
             )
-            await lease.take()
+            await lease.acquire()
             stack.push_async_callback(lease.release)
-            work.append(lease.keep())
+            work.append(lease.renew())
         log.info("%s leads", options.identity)
         if options.selector:
             log.info("resources are selected by their labels: %s", options.selector)
@@ -153,14 +158,14 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
     cache = ObjectCache()
     targets = Targets(shared.api, shared.store, shared.snapshots, shared.selector)
     clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
-    keepers: list[Keeper] = [TopicKeeper(), UserKeeper(shared.api), RebalanceKeeper()]
-    entities = Entities(shared, targets, keepers, drift_interval_s=options.drift_interval_s)
+    handlers: list[KindHandler] = [TopicHandler(), UserHandler(shared.api), RebalanceHandler()]
+    entities = Entities(shared, targets, handlers, drift_interval_s=options.drift_interval_s)
     cache.on_change(clusters.wake)
     watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()
 
     async def handle() -> None:
-        # No cluster is judged before all existing objects are known.
+        # No cluster is reconciled before all existing objects are cached.
         await watcher.wait_filled()
         await run_kopf(
             clusters, entities, options.namespaces, selector=options.selector, ready=ready, stop=stop
@@ -168,7 +173,7 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
 
     async def report_ready() -> None:
         await ready.wait()
-        shared.pulse.is_ready = True
+        shared.liveness.is_ready = True
         log.info("ready")
         await stop.wait()
 
@@ -184,7 +189,8 @@ def _reconciler(
     infrastructure = KubernetesInfrastructure(
         shared.api,
         cache,
-        QuorumOf(shared.store, key),
+        lambda: shared.store.of_cluster(key).quorum,
+        shared.store.put,
         namespace=key.namespace,
         name=key.name,
         images=options.images,
@@ -192,13 +198,13 @@ def _reconciler(
     )
     targets.put(key, infrastructure)
     gateway = KafkaGateway(infrastructure.security_of)
-    runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.pulse.look, key))
-    return ClusterReconciler(key, shared, runtime, infrastructure, infrastructure)
+    runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.liveness.pass_of, key))
+    return ClusterReconciler(key, shared, runtime, infrastructure)
 
 
 async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:
-    """Runs all of `work` until `stop` is set or one of them ends; raises what that one raised."""
-    tasks = [asyncio.create_task(one) for one in (*work, _waiting(stop))]
+    """Runs all of `work` until `stop` is set or a coroutine ends; raises its error."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in (*work, _waiting(stop))]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -214,7 +220,7 @@ async def _waiting(stop: asyncio.Event) -> None:
 
 
 async def label_leading(api: KubernetesApi, namespace: str, identity: str, *, leads: bool) -> None:
-    """Sets or removes LEADS_LABEL on the pod of this name. Does nothing if there is none, outside of Kubernetes.
+    """Sets or removes LEADS_LABEL on the pod of this name. Does nothing without a pod, outside of Kubernetes.
 
     A replica that starts removes the label that an earlier process of its pod left.
     """

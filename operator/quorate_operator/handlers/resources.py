@@ -1,4 +1,4 @@
-"""Stores the KafkaControllers and KafkaBrokers as they were seen last, by the cluster that they belong to."""
+"""The latest KafkaControllers and KafkaBrokers, by the cluster that they belong to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,9 @@ from quorate_operator.models.base import ANNOTATION_PAUSE
 from quorate_operator.models.manifests import ManifestError, load_object
 from quorate_operator.models.v1alpha1 import KafkaBroker
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind, Object
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
+ResourceMap = dict[ClusterKey, Object]
 KOPF_PREFIX = "kopf.quorate.dev"
 """The prefix of the annotations in which kopf stores its own state."""
 
@@ -33,7 +34,7 @@ class ClusterResources:
     def drained_pools(self) -> frozenset[str]:
         """Returns the pools that are being deleted together with their volumes while their quorum stays.
 
-        Their brokers are removed when they hold no replica any more. A pool without node ids never had brokers.
+        Their brokers are removed once they hold no replica. A pool without node ids never had brokers.
         """
         if self.quorum is None or self.is_deleted:
             return frozenset()
@@ -93,8 +94,8 @@ class ResourceStore:
     """Every KafkaController and KafkaBroker, in one event loop."""
 
     def __init__(self) -> None:
-        self._quorums: dict[ClusterKey, Object] = {}
-        self._pools: dict[ClusterKey, Object] = {}
+        self._quorums: ResourceMap = {}
+        self._pools: ResourceMap = {}
 
     def put(self, body: Object) -> bool:
         """Stores a resource as it was seen. Returns whether something changed that a reconcile acts on."""
@@ -121,36 +122,11 @@ class ResourceStore:
             quorum=self._quorums.get(key), pools=pools, leaving_pools=leaving, namesakes=namesakes
         )
 
-    def count(self) -> Mapping[tuple[str, str], int]:
-        """Returns the number of resources by kind and namespace."""
-        counted: dict[tuple[str, str], int] = {}
-        for kind, known in ((CONTROLLERS, self._quorums), (BROKERS, self._pools)):
-            for namespace, _ in known:
-                counted[kind.name, namespace] = counted.get((kind.name, namespace), 0) + 1
-        return counted
-
-    def count_paused(self, namespace: str) -> int:
-        return sum(is_paused(body) for key, body in self._quorums.items() if key.namespace == namespace)
-
-    def _of_kind(self, body: Object) -> dict[ClusterKey, Object]:
+    def _of_kind(self, body: Object) -> ResourceMap:
         return self._quorums if body["kind"] == CONTROLLERS.name else self._pools
 
 
-class QuorumOf:
-    """The KafkaController of one cluster. Implements `QuorumSource`."""
-
-    def __init__(self, store: ResourceStore, key: ClusterKey) -> None:
-        self._store = store
-        self._key = key
-
-    def quorum(self) -> Object | None:
-        return self._store.of_cluster(self._key).quorum
-
-    def seen(self, quorum: Object) -> None:
-        self._store.put(quorum)
-
-
-def put_newer(known: dict[ClusterKey, Object], body: Object) -> bool:
+def put_newer(known: ResourceMap, body: Object) -> bool:
     """Stores a resource unless a newer state is stored. Returns whether a change matters to the reconcile."""
     key = key_of(body)
     before = known.get(key)
@@ -175,12 +151,13 @@ def is_paused(body: Object) -> bool:
 
 def is_older(body: Object, than: Object) -> bool:
     """Whether an event was sent before our last write of the resource."""
-    one, other = body["metadata"], than["metadata"]
-    return one["uid"] == other["uid"] and int(one["resourceVersion"]) < int(other["resourceVersion"])
+    metadata, newer = body["metadata"], than["metadata"]
+    is_same = metadata["uid"] == newer["uid"]
+    return is_same and int(metadata["resourceVersion"]) < int(newer["resourceVersion"])
 
 
 def _essence(body: Object) -> tuple[object, ...]:
-    """Returns what a reconcile acts on: all but what the operator writes, the status and kopf's annotations."""
+    """Returns the parts that a reconcile acts on, without the status and kopf's annotations."""
     metadata = body["metadata"]
     annotations = {
         name: value

@@ -1,7 +1,7 @@
 """The status of the resources, rendered from the view of their cluster. Pure: the time is passed in."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
@@ -10,7 +10,6 @@ from quorate_operator.models.status import (
     PLAN_STEPS_MAX,
     REFUSALS_MAX,
     BrokerStatus,
-    Condition,
     ConditionType,
     HistoryStatus,
     KafkaBrokerStatus,
@@ -29,17 +28,24 @@ from quorate_operator.planning.volumes import CANNOT_GROW
 from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView, opening
 
 ROLLOUT_DUE = "RolloutDue"
-"""The reason of Ready while nodes are ready, and run with what is not desired any more."""
+"""The reason of Ready while nodes are ready, and a restart is due for some."""
 RESTARTS_POSTPONED = "RestartsPostponed"
-"""The reason of Ready and Reconciling while restarts wait for a maintenance window, and nothing else is to do."""
+"""The reason of Ready and Reconciling while only restarts are left, which wait for a maintenance window."""
 DRAINING = "Draining"
 """The reason of Ready of a pool that is deleted, while its replicas move to others."""
-_TELLING_PROGRESS = ("Progressing", "Reconciling")
+_WITH_PROGRESS = ("Progressing", "Reconciling")
+MESSAGE_LENGTH_MAX = 32_768
 _NAMED_MAX = 10
 """How many nodes a message names."""
 
-Judgement = tuple[ConditionType, bool | None, str, str]
-"""A condition: its type, whether it holds, the reason for programs, and the message."""
+
+class Condition(NamedTuple):
+    """A condition without its times. `status` is None for Unknown; `reason` is for programs, `message` for users."""
+
+    type: ConditionType
+    status: bool | None
+    reason: str
+    message: str
 
 
 def controller_status(
@@ -71,8 +77,8 @@ def controller_status(
         registrations=_registrations(view),
         history=history,
     )
-    judged = [*_common(view, pool), _quorum_health(view), _upgrade(view)]
-    return _dump(status) | {"conditions": conditions_of(judged, generation)}
+    conditions = [*_common(view, pool), _quorum_health(view), _upgrade(view)]
+    return _dump(status) | {"conditions": conditions_of(conditions, generation)}
 
 
 def broker_status(
@@ -94,8 +100,8 @@ def broker_status(
         brokers=tuple(_broker(node) for node in own.nodes),
         listeners=listeners or (),
     )
-    judged = [*_common(view, own), _emptying(own.nodes)]
-    reported = _dump(status) | {"conditions": conditions_of(judged, generation)}
+    conditions = [*_common(view, own), _emptying(own.nodes)]
+    reported = _dump(status) | {"conditions": conditions_of(conditions, generation)}
     return reported if listeners is not None else _without(reported, "listeners")
 
 
@@ -123,22 +129,22 @@ def refused_status(
 
     `accepted_spec` is what is used in its place.
     """
-    holds: dict[ConditionType, bool] = {
+    statuses: dict[ConditionType, bool] = {
         "Ready": False,
         "Progressing": False,
         "Reconciling": False,
         "Stalled": True,
         "Degraded": True,
     }
-    judged: list[Judgement] = [(kind, is_so, reason, message) for kind, is_so in holds.items()]
-    kept = {} if accepted_spec is None else {"acceptedSpec": dict(accepted_spec)}
-    return {"observedGeneration": generation, "conditions": conditions_of(judged, generation), **kept}
+    conditions = [Condition(kind, status, reason, message) for kind, status in statuses.items()]
+    used = {} if accepted_spec is None else {"acceptedSpec": dict(accepted_spec)}
+    return {"observedGeneration": generation, "conditions": conditions_of(conditions, generation), **used}
 
 
 def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a status with a part of another in place of its own, and with the conditions of both."""
-    reported = {one["type"] for one in part["conditions"]}
-    others = [one for one in status["conditions"] if one["type"] not in reported]
+    reported = {condition["type"] for condition in part["conditions"]}
+    others = [condition for condition in status["conditions"] if condition["type"] not in reported]
     return {**status, **part, "conditions": [*part["conditions"], *others]}
 
 
@@ -147,8 +153,11 @@ def failed_status(problem: str, generation: int) -> dict[str, Any]:
 
     What failed is tried again.
     """
-    judged: list[Judgement] = [(kind, True, "StepFailed", problem) for kind in ("Reconciling", "Degraded")]
-    return {"conditions": conditions_of(judged, generation)}
+    conditions = (
+        Condition("Reconciling", True, "StepFailed", problem),
+        Condition("Degraded", True, "StepFailed", problem),
+    )
+    return {"conditions": conditions_of(conditions, generation)}
 
 
 def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -> dict[str, Any] | None:
@@ -157,7 +166,7 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
     A change of the high watermark alone needs none. `clusterId`, `formation` and fields that `new` lacks stay. A
     condition keeps its time while its status stays.
     """
-    known = {one["type"]: one for one in before.get("conditions", ())}
+    known = {condition["type"]: condition for condition in before.get("conditions", ())}
     conditions = []
     for condition in new["conditions"]:
         old = known.get(condition["type"])
@@ -165,7 +174,7 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
         time = old["lastTransitionTime"] if old is not None and is_same else now
         conditions.append({**condition, "lastTransitionTime": time})
     listed = {condition["type"] for condition in conditions}
-    conditions += [one for kind, one in known.items() if kind not in listed]
+    conditions += [condition for kind, condition in known.items() if kind not in listed]
     target = {**new, "conditions": conditions}
     if target.get("clusterId") is None:
         target.pop("clusterId", None)
@@ -177,11 +186,11 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
 
 
 def is_mere_progress(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Whether a patch changes only what each look changes while work is under way: counts, and words about them."""
+    """Whether a patch changes only counts and their texts, as each pass does while work is under way."""
     return _without_progress({**before, **patch}) == _without_progress(before)
 
 
-def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
+def _common(view: ClusterView, pool: PoolView) -> list[Condition]:
     nodes, steps = pool.nodes, pool.steps
     waiting = [node.seen for node in nodes if node.seen.state is not NodeState.READY]
     outdated = [
@@ -190,71 +199,71 @@ def _common(view: ClusterView, pool: PoolView) -> list[Judgement]:
         if node.differs and node.postponed_until_ms is None
     ]
     postponed = _postponed(nodes)
-    ready: Judgement
     refusal = _first_fault(pool)
     if pool.is_drained and refusal is not None:
-        ready = ("Ready", False, refusal.code, refusal.message)
+        ready = Condition("Ready", False, refusal.code, refusal.message)
     elif pool.is_drained:
-        ready = ("Ready", False, DRAINING, "deleted: it goes when its brokers hold no replica any more")
+        ready = Condition("Ready", False, DRAINING, "deleted: removed once its brokers hold no replicas")
     elif view.lifecycle is Lifecycle.HIBERNATED:
-        ready = ("Ready", False, "Hibernated", "the cluster is hibernated")
+        ready = Condition("Ready", False, "Hibernated", "the cluster is hibernated")
     elif not waiting and outdated:
-        ready = ("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
+        ready = Condition("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
     elif not waiting:
         all_ready = f"{len(nodes)} of {len(nodes)} nodes are ready"
         ready = (
-            ("Ready", True, RESTARTS_POSTPONED, f"{all_ready}; {postponed}")
+            Condition("Ready", True, RESTARTS_POSTPONED, f"{all_ready}; {postponed}")
             if postponed
-            else ("Ready", True, "AllReady", all_ready)
+            else Condition("Ready", True, "AllReady", all_ready)
         )
     else:
         states = ", ".join(f"{seen.node_id} is {seen.state}" for seen in waiting[:_NAMED_MAX])
-        ready = ("Ready", False, "NodesNotReady", states)
-    progressing: Judgement
+        ready = Condition("Ready", False, "NodesNotReady", states)
     if view.lifecycle is Lifecycle.PAUSED:
-        progressing = ("Progressing", False, PAUSED, "the cluster is paused: the operator changes nothing")
+        progressing = Condition(
+            "Progressing", False, PAUSED, "the cluster is paused: the operator changes nothing"
+        )
     elif steps:
-        progressing = ("Progressing", True, "Working", steps[0].step.reason)
+        progressing = Condition("Progressing", True, "Working", steps[0].step.reason)
     elif postponed:
-        progressing = ("Progressing", False, RESTARTS_POSTPONED, postponed)
+        progressing = Condition("Progressing", False, RESTARTS_POSTPONED, postponed)
     else:
-        progressing = ("Progressing", False, "AsDesired", "")
-    reconciling: Judgement = (
-        ("Reconciling", *progressing[1:])
+        progressing = Condition("Progressing", False, "AsDesired", "")
+    reconciling = (
+        progressing._replace(type="Reconciling")
         if view.problem is None
-        else ("Reconciling", True, "StepFailed", view.problem)
+        else Condition("Reconciling", True, "StepFailed", view.problem)
     )
     return [ready, progressing, reconciling, _stalled(pool), _degraded(view, pool), _resizing(pool)]
 
 
 def _postponed(nodes: Sequence[NodeView]) -> str:
-    """Returns which restarts wait for a maintenance window, and when it opens; nothing if none waits."""
+    """Returns which restarts wait for a maintenance window, and when it opens; an empty text if none waits."""
     waiting = [(node.postponed_until_ms, node) for node in nodes if node.postponed_until_ms is not None]
     if not waiting:
         return ""
     opens = opening(min(until_ms for until_ms, _ in waiting))
-    named = "; ".join(f"{one.seen.node_id} ({', '.join(one.differs)})" for _, one in waiting[:_NAMED_MAX])
+    named = "; ".join(f"{node.seen.node_id} ({', '.join(node.differs)})" for _, node in waiting[:_NAMED_MAX])
     return f"to be restarted from {opens} on: {named}"
 
 
-def _stalled(pool: PoolView) -> Judgement:
-    """Whether the plan has a part that waits for somebody to change the resources or what surrounds them."""
+def _stalled(pool: PoolView) -> Condition:
+    """Whether a part of the plan waits for a change by the user: of the resources, or of their environment."""
     refusal = _first_fault(pool)
     if refusal is not None:
-        return ("Stalled", True, refusal.code, refusal.message)
-    return ("Stalled", False, "NothingRefused", "")
+        return Condition("Stalled", True, refusal.code, refusal.message)
+    return Condition("Stalled", False, "NothingRefused", "")
 
 
 def _first_fault(pool: PoolView) -> Refusal | None:
-    """Returns the first refusal that nobody asked for: a pause is no fault."""
+    """Returns the first refusal other than a pause, which the user requested."""
     return next((refusal for refusal in pool.refusals if refusal.code != PAUSED), None)
 
 
-def _resizing(pool: PoolView) -> Judgement:
-    """Whether volumes are smaller than what is asked for, with the reason that Kubernetes gives for the first.
+def _resizing(pool: PoolView) -> Condition:
+    """Whether volumes are smaller than desired, with the reason that Kubernetes reports for the first.
 
-    It holds from the first look at the larger size on, before that is requested: whoever sets the size and waits for
-    the end would otherwise be told at once that there is nothing to wait for.
+    It holds as soon as the larger size is observed, before the claim is patched: `kubectl wait` for the end of the
+    growth would otherwise return at once.
     """
     due = {
         (step.step.node_id, step.step.volume_id) for step in pool.steps if isinstance(step.step, GrowVolume)
@@ -268,14 +277,14 @@ def _resizing(pool: PoolView) -> Judgement:
     if growing:
         reported = [f"{node_id}: {volume.progress or 'requested'}" for node_id, volume in growing]
         first = next((volume.progress for _, volume in growing if volume.progress), "Requested")
-        return ("VolumesResizing", True, first.partition(":")[0], "; ".join(reported[:_NAMED_MAX]))
+        return Condition("VolumesResizing", True, first.partition(":")[0], "; ".join(reported[:_NAMED_MAX]))
     refused = next((refusal for refusal in pool.refusals if refusal.code == CANNOT_GROW), None)
     if refused is not None:
-        return ("VolumesResizing", True, refused.code, refused.message)
-    return ("VolumesResizing", False, "AsRequested", "")
+        return Condition("VolumesResizing", True, refused.code, refused.message)
+    return Condition("VolumesResizing", False, "AsRequested", "")
 
 
-def _emptying(nodes: Sequence[NodeView]) -> Judgement:
+def _emptying(nodes: Sequence[NodeView]) -> Condition:
     """Whether brokers have volumes that were removed from the manifest and may still hold replicas."""
     named = [
         f"{node.seen.node_id} (volume {', '.join(map(str, node.leaving_volumes))})"
@@ -283,26 +292,26 @@ def _emptying(nodes: Sequence[NodeView]) -> Judgement:
         if node.leaving_volumes
     ]
     if not named:
-        return ("VolumesEmptying", False, "AsRequested", "")
+        return Condition("VolumesEmptying", False, "AsRequested", "")
     message = f"removed as soon as they hold no replica: {'; '.join(named[:_NAMED_MAX])}"
-    return ("VolumesEmptying", True, "RemovedFromVolumes", message)
+    return Condition("VolumesEmptying", True, "RemovedFromVolumes", message)
 
 
-def _degraded(view: ClusterView, pool: PoolView) -> Judgement:
+def _degraded(view: ClusterView, pool: PoolView) -> Condition:
     nodes = pool.nodes
     if view.problem is not None:
-        return ("Degraded", True, "StepFailed", view.problem)
+        return Condition("Degraded", True, "StepFailed", view.problem)
     blocked = [f"{node.seen.node_id}: {node.seen.problem}" for node in nodes if node.seen.problem]
     if blocked:
-        return ("Degraded", True, "NodeProblem", "; ".join(blocked))
+        return Condition("Degraded", True, "NodeProblem", "; ".join(blocked))
     failed = (NodeState.CRASHED, NodeState.UNREADY)
     lost = [str(node.seen.node_id) for node in nodes if node.seen.state in failed]
     if lost:
-        return ("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
+        return Condition("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
     refusal = _first_fault(pool)
     if refusal is not None:
-        return ("Degraded", True, refusal.code, refusal.message)
-    return ("Degraded", False, "Healthy", "")
+        return Condition("Degraded", True, refusal.code, refusal.message)
+    return Condition("Degraded", False, "Healthy", "")
 
 
 def has_leader(view: ClusterView) -> bool | None:
@@ -312,42 +321,43 @@ def has_leader(view: ClusterView) -> bool | None:
     return False if view.is_formed and view.lifecycle is not Lifecycle.HIBERNATED else None
 
 
-def _quorum_health(view: ClusterView) -> Judgement:
+def _quorum_health(view: ClusterView) -> Condition:
     quorum = view.described
     if view.quorum is None or quorum is None:
         if view.lifecycle is Lifecycle.HIBERNATED:
-            return ("QuorumHealthy", None, "Hibernated", "the cluster is hibernated")
+            return Condition("QuorumHealthy", None, "Hibernated", "the cluster is hibernated")
         reason = "NotFormed" if has_leader(view) is None else "NoLeader"
         known = view.quorum.voters if view.quorum is not None else ()
-        down = [str(one.node_id) for one in known if one.state is None or not one.state.runs]
+        down = [str(replica.node_id) for replica in known if replica.state is None or not replica.state.runs]
         message = f"no leader answers; not running: {', '.join(down)}" if down else "no leader answers"
-        return ("QuorumHealthy", False, reason, message)
+        return Condition("QuorumHealthy", False, reason, message)
     behind = [str(voter.node_id) for voter in view.quorum.voters if not voter.caught_up]
     if behind:
-        return ("QuorumHealthy", False, "VotersBehind", f"not caught up: {', '.join(behind)}")
-    return ("QuorumHealthy", True, "AllCaughtUp", f"{len(quorum.voters)} voters, {quorum.leader_id} leads")
+        return Condition("QuorumHealthy", False, "VotersBehind", f"not caught up: {', '.join(behind)}")
+    return Condition(
+        "QuorumHealthy", True, "AllCaughtUp", f"{len(quorum.voters)} voters, {quorum.leader_id} leads"
+    )
 
 
-def _upgrade(view: ClusterView) -> Judgement:
+def _upgrade(view: ClusterView) -> Condition:
     blocked = [refusal for refusal in view.refusals if refusal.code == "UpgradeBlocked"]
     if blocked:
-        return ("UpgradeBlocked", True, "UpgradeBlocked", blocked[0].message)
-    return ("UpgradeBlocked", False, "NotBlocked", "")
+        return Condition("UpgradeBlocked", True, "UpgradeBlocked", blocked[0].message)
+    return Condition("UpgradeBlocked", False, "NotBlocked", "")
 
 
-def conditions_of(judged: Iterable[Judgement], generation: int) -> list[dict[str, Any]]:
+def conditions_of(conditions: Iterable[Condition], generation: int) -> list[dict[str, Any]]:
     """Returns conditions as the status has them, but without their times."""
-    words = {True: "True", False: "False", None: "Unknown"}
     return [
-        Condition(
-            type=kind,
-            status=words[holds],  # type: ignore[arg-type]
-            observed_generation=generation,
-            last_transition_time="",
-            reason=reason,
-            message=message[:32768],
-        ).model_dump(by_alias=True)
-        for kind, holds, reason, message in judged
+        {
+            "type": condition.type,
+            "status": "Unknown" if condition.status is None else str(condition.status),
+            "observedGeneration": generation,
+            "lastTransitionTime": "",
+            "reason": condition.reason,
+            "message": condition.message[:MESSAGE_LENGTH_MAX],
+        }
+        for condition in conditions
     ]
 
 
@@ -423,12 +433,12 @@ def _without_nulls(value: Any) -> Any:
 
 def _without_progress(status: Mapping[str, Any]) -> dict[str, Any]:
     kept = _without_watermark(status)
-    kept["plan"] = [_without(one, "reason", "waitsFor") for one in kept.get("plan") or ()]
-    kept["brokers"] = [_without(one, "replicas") for one in kept.get("brokers") or ()]
-    kept["voters"] = [_without(one, "lag") for one in kept.get("voters") or ()]
+    kept["plan"] = [_without(step, "reason", "waitsFor") for step in kept.get("plan") or ()]
+    kept["brokers"] = [_without(broker, "replicas") for broker in kept.get("brokers") or ()]
+    kept["voters"] = [_without(voter, "lag") for voter in kept.get("voters") or ()]
     kept["conditions"] = [
-        _without(one, "message") if one["type"] in _TELLING_PROGRESS else one
-        for one in kept.get("conditions") or ()
+        _without(condition, "message") if condition["type"] in _WITH_PROGRESS else condition
+        for condition in kept.get("conditions") or ()
     ]
     return kept
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from quorate_operator.models.base import LabelKey, LabelValue, Model, Text
 
 TERMS_MAX = 1_000
-"""More than anybody writes: Kubernetes has no limit of its own."""
+"""A bound for the CRD: Kubernetes itself has no limit."""
 _ATOMIC = {"x-kubernetes-list-type": "atomic"}
 _Texts = Annotated[tuple[Text, ...], Field(strict=False, max_length=TERMS_MAX, json_schema_extra=_ATOMIC)]
 _Keys = Annotated[tuple[LabelKey, ...], Field(strict=False, max_length=TERMS_MAX, json_schema_extra=_ATOMIC)]
@@ -51,7 +51,7 @@ class NodeSelector(Model):
 
 
 class PreferredSchedulingTerm(Model):
-    """A wish about nodes."""
+    """A preference about nodes."""
 
     weight: _Weight = Field(description="Its weight.")
     # Kubernetes takes a term without it, which has no effect.
@@ -116,7 +116,7 @@ class PodAffinityTerm(Model):
 
 
 class WeightedPodAffinityTerm(Model):
-    """A wish about other pods."""
+    """A preference about other pods."""
 
     weight: _Weight = Field(description="Its weight.")
     pod_affinity_term: PodAffinityTerm = Field(description="The other pods.")

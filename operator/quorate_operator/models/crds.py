@@ -128,7 +128,7 @@ def _of_entities() -> tuple[dict[str, Any], ...]:
             validations=(_OF_USER, _OF_ISSUED_USER),
             columns=(
                 _column("Cluster", ".spec.cluster", "string", "The KafkaController of its cluster."),
-                _column("Principal", ".status.principal", "string", "Whose ACLs and quotas these are."),
+                _column("Principal", ".status.principal", "string", "The principal of the ACLs and quotas."),
                 _column("Authentication", ".spec.authentication.type", "string", "What it logs in with."),
                 _column("Secret", ".status.secretName", "string", "The Secret with the password."),
                 _condition_column("Ready", "Ready"),

@@ -100,7 +100,7 @@ class HistoryStorage(Model):
     )
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field(
         default="ReadWriteMany",
-        description="With ReadWriteOnce, all controllers and the ingest run on one machine.",
+        description="With ReadWriteOnce, all controllers and the ingest run on one Kubernetes node.",
     )
 
 

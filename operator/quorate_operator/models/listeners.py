@@ -147,11 +147,11 @@ class Listener(Model):
     tls: Tls | None = Field(
         default=None, description="The certificate; required with protocol SSL and SASL_SSL."
     )
-    sasl: Sasl | None = Field(default=None, description="Who logs in; required with protocol SASL_SSL.")
+    sasl: Sasl | None = Field(default=None, description="Authentication; required with protocol SASL_SSL.")
 
     @property
     def has_tokens_alone(self) -> bool:
-        """Whether nodes and the operator can't log in: clients do with tokens, and nobody with a password."""
+        """Whether clients log in with tokens alone; nodes and the operator can't."""
         return self.sasl is not None and self.sasl.has_tokens_alone
 
     @model_validator(mode="after")
@@ -169,7 +169,7 @@ class ControllerListener(Listener):
     model_config = ConfigDict(json_schema_extra=rules(*_SECURED))
 
     sasl: ControllerSasl | None = Field(
-        default=None, description="Who logs in; required with protocol SASL_SSL."
+        default=None, description="Authentication; required with protocol SASL_SSL."
     )
 
 
@@ -190,13 +190,15 @@ class BrokerListener(Listener):
         )
     )
 
-    sasl: BrokerSasl | None = Field(default=None, description="Who logs in; required with protocol SASL_SSL.")
+    sasl: BrokerSasl | None = Field(
+        default=None, description="Authentication; required with protocol SASL_SSL."
+    )
     advertised_host: HostTemplate | None = Field(
         default=None,
         description=(
             "Template of the advertised host, with {nodeId}, {offset}, {pod}, {pool}, {cluster}, "
             "{service}, {namespace}. Default: the pod's name on Kubernetes, or the address of its "
-            "load balancer or machine; 127.0.0.1 for local processes."
+            "load balancer or Kubernetes node; 127.0.0.1 for local processes."
         ),
     )
     advertised_port: Port | None = Field(

@@ -14,9 +14,9 @@ from pydantic_core import ErrorDetails
 
 from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.listeners import Listener
-from quorate_operator.models.node_ids import first_node_id
-from quorate_operator.models.nodes import NodeIds
+from quorate_operator.models.nodes import NodeIds, first_node_id
 from quorate_operator.models.object_names import certificate_name
+from quorate_operator.models.pools import check_config
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.secrets import Secret, SecretManifest
 from quorate_operator.models.security import ANONYMOUS
@@ -28,7 +28,6 @@ from quorate_operator.models.v1alpha1 import (
     KafkaBroker,
     KafkaController,
     Resource,
-    check_config,
 )
 
 DOCUMENTS_MAX = 100
@@ -73,8 +72,8 @@ def load_manifests(text: str, source: str) -> Manifests:
     Raises ManifestError.
     """
     loaded = list(_load_documents(text, source))
-    resources = [one for one in loaded if not isinstance(one, _NamedSecret)]
-    secrets = _by_name((one for one in loaded if isinstance(one, _NamedSecret)), source)
+    resources = [item for item in loaded if not isinstance(item, _NamedSecret)]
+    secrets = _by_name((item for item in loaded if isinstance(item, _NamedSecret)), source)
     quorums = [resource for resource in resources if isinstance(resource, KafkaController)]
     pools = tuple(resource for resource in resources if isinstance(resource, KafkaBroker))
     if len(quorums) != 1:
@@ -141,7 +140,7 @@ _Pool = TypeVar("_Pool", KafkaController, KafkaBroker)
 
 def _with_secret_names(pool: _Pool) -> _Pool:
     """Returns the pool with the name of the Secret that cert-manager writes for each of its Certificates."""
-    if all(one.tls is None or one.tls.issuer_ref is None for one in pool.spec.listeners):
+    if all(listener.tls is None or listener.tls.issuer_ref is None for listener in pool.spec.listeners):
         return pool
     listeners = []
     for listener in pool.spec.listeners:
@@ -255,10 +254,10 @@ class _NamedSecret:
 
 def _by_name(secrets: Iterable[_NamedSecret], source: str) -> dict[str, Secret]:
     found: dict[str, Secret] = {}
-    for one in secrets:
-        if one.name in found:
-            raise ManifestError(f"{source}: Secret {one.name}: metadata.name: there are two of this name")
-        found[one.name] = one.secret
+    for secret in secrets:
+        if secret.name in found:
+            raise ManifestError(f"{source}: Secret {secret.name}: metadata.name: there are two of this name")
+        found[secret.name] = secret.secret
     return found
 
 

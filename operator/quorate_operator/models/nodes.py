@@ -1,6 +1,7 @@
 """The settings of single nodes of a pool: ids, implementations, racks, hosts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
@@ -63,3 +64,20 @@ def own_host(nodes: Sequence[Node], node_id: int, listener: str) -> str | None:
         node.advertised_hosts.get(listener) for node in nodes if node.node_id == node_id
     )
     return next(hosts, None)
+
+
+BLOCK = 1000
+"""As many as a pool may have brokers, so that growing pools do not overlap."""
+
+
+def first_node_id(own: Iterable[int], others: Iterable[int]) -> int:
+    """Returns the first node id of a pool.
+
+    `own` are the pool's known ids: those that its manifest names, or those of nodes that it had. `others` are the ids
+    of the cluster's other nodes.
+    """
+    lowest = min(own, default=None)
+    if lowest is not None:
+        return lowest // BLOCK * BLOCK
+    taken = {node_id // BLOCK for node_id in others}
+    return next(block for block in count() if block not in taken) * BLOCK

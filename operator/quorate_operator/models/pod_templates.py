@@ -137,7 +137,7 @@ class PodTemplate(Model):
     topology_spread_constraints: _Objects | None = Field(
         default=None,
         description="As in a pod; without a labelSelector, the cluster's nodes of the same role are spread. Default: "
-        "over machines and zones where possible; pods with new volumes must be spread over machines, or over racks "
+        "over nodes and zones where possible; pods with new volumes must be spread over nodes, or over racks "
         "where the pool has `rack`.",
     )
     env: _Objects = Field(
@@ -179,15 +179,15 @@ class PodTemplate(Model):
 
 
 class Rack(Model):
-    """The rack of each node, by a label of the machine that its pod is on."""
+    """The rack of each broker, by a label of the Kubernetes node of its pod."""
 
     topology_key: LabelKey = Field(
-        description="The label, for instance topology.kubernetes.io/zone. A pod on a machine without it waits."
+        description="The label, for instance topology.kubernetes.io/zone. A pod on a node without it waits."
     )
 
 
 class MaintenanceWindow(Model):
-    """A time of the week at which restarts may begin that nobody asked for."""
+    """A time of the week at which automatic restarts may begin."""
 
     days: Annotated[
         tuple[Weekday, ...],

@@ -105,7 +105,7 @@ class KafkaRebalance(Model):
 
 
 class ProposalStatus(StatusModel):
-    """The proposal: whom it is made for, and how much moves."""
+    """The proposal: its brokers, and how much moves."""
 
     id: str = Field(description="What the annotation quorate.dev/approve has to be.")
     goals: str = Field(description="A digest of the goals in the spec, and of quorate.dev/refresh.")

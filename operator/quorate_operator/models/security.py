@@ -74,7 +74,7 @@ _EACH_ONCE = {"rule": "self.all(one, self.exists_one(other, other == one))", "me
 
 
 class IssuerRef(Model):
-    """Who signs the certificate: an issuer of cert-manager, in the same namespace unless it is a ClusterIssuer."""
+    """The issuer of the certificate in cert-manager, in the same namespace unless it is a ClusterIssuer."""
 
     name: IssuerName = Field(description="The issuer's name.")
     kind: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=63)] = Field(
@@ -163,7 +163,7 @@ class Tls(Model):
 
 
 class OAuth(Model):
-    """Whose tokens a listener accepts from clients (OAUTHBEARER, KIP-768): signed JSON Web Tokens of one issuer."""
+    """The tokens that a listener accepts from clients (OAUTHBEARER, KIP-768): signed JSON Web Tokens."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -179,7 +179,7 @@ class OAuth(Model):
         default=None,
         description=(
             "Where nodes read the issuer's public keys: the https: URL of its JSON Web Key Set. An http: URL is "
-            "accepted; who can change its responses can log in as anybody."
+            "accepted; anyone who can alter its responses can log in as any user."
         ),
     )
     jwks_secret_name: ResourceName | None = Field(
@@ -253,19 +253,19 @@ class Sasl(Model):
 
     @property
     def has_tokens_alone(self) -> bool:
-        """Whether nobody logs in with a password: neither nodes nor the operator can."""
+        """Whether clients log in with tokens alone; nodes and the operator can't."""
         return self.mechanisms == (OAUTHBEARER,)
 
     @property
     def user(self) -> str:
-        """The user that nodes and the operator log in as. There is none with tokens alone."""
-        assert self.username is not None, "nobody logs in with a password here"
+        """The user that nodes and the operator log in as. Not for listeners with tokens alone."""
+        assert self.username is not None, "this listener has tokens alone"
         return self.username
 
     @property
     def secret(self) -> str:
-        """The name of the Secret with passwords. There is none with tokens alone."""
-        assert self.secret_name is not None, "nobody logs in with a password here"
+        """The name of the Secret with passwords. Not for listeners with tokens alone."""
+        assert self.secret_name is not None, "this listener has tokens alone"
         return self.secret_name
 
     @model_validator(mode="after")

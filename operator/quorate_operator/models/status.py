@@ -17,7 +17,7 @@ REFUSALS_MAX = 20
 NODES_MAX = 1000
 AUTHORITIES_LENGTH_MAX = 32_768
 INVALID_MANIFEST = "InvalidManifest"
-"""The reason in conditions and Events of a resource that can't be used as it is."""
+"""The reason in conditions and Events of an invalid resource."""
 
 ConditionType = Literal[
     "Ready",
@@ -30,8 +30,7 @@ ConditionType = Literal[
     "QuorumHealthy",
     "UpgradeBlocked",
 ]
-"""Reconciling and Stalled are those of kstatus, by which Flux and others tell a change that is under way from one
-that needs somebody."""
+"""Reconciling and Stalled are those of kstatus: Flux and others distinguish a change under way from a stalled one."""
 Message = Annotated[str, Field(max_length=32768)]
 _CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 _BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}

@@ -54,7 +54,7 @@ class Volume(NamedTuple):
 
 
 class StorageVolume(Model):
-    """One of the volumes of each broker."""
+    """A volume of each broker."""
 
     model_config = ConfigDict(json_schema_extra=rules(*_RULES_OF_ONE))
 

@@ -76,7 +76,7 @@ class Authentication(Model):
 
     type: AuthenticationType = Field(
         description="scram-sha-512 and scram-sha-256: a password in a Secret. tls: a certificate of "
-        "issuerRef, or one that somebody else issues; then the operator keeps ACLs and quotas of its principal alone."
+        "issuerRef, or one that is issued elsewhere; then only ACLs and quotas of its principal are managed."
     )
     secret_name: ResourceName | None = Field(
         default=None,
@@ -163,8 +163,8 @@ class Acl(Model):
     @model_validator(mode="after")
     def _operations_are_of_the_type(self) -> Self:
         supported = [
-            "".join(part.capitalize() for part in one.name.split("_"))
-            for one in SUPPORTED_OPERATIONS[ResourceType[enum_name(self.resource.type)]]
+            "".join(part.capitalize() for part in operation.name.split("_"))
+            for operation in SUPPORTED_OPERATIONS[ResourceType[enum_name(self.resource.type)]]
         ]
         for operation in self.operations:
             if self.operations.count(operation) > 1:
@@ -172,7 +172,7 @@ class Acl(Model):
             if operation != "All" and operation not in supported:
                 allowed = ", ".join(("All", *supported))
                 raise ValueError(
-                    f"operations: {operation} is none of {self.resource.type}; allowed are {allowed}"
+                    f"operations: {operation} is not an operation of {self.resource.type}; allowed are {allowed}"
                 )
         return self
 
@@ -183,7 +183,7 @@ def enum_name(name: str) -> str:
 
 
 class Quotas(Model):
-    """Limits of the user, for each broker. One that is not given does not apply."""
+    """Limits of the user, for each broker. A missing limit does not apply."""
 
     producer_byte_rate: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="producer_byte_rate: bytes per second."
@@ -303,9 +303,9 @@ class KafkaUser(Model):
 
 
 class KafkaUserStatus(EntityStatus):
-    """What the operator knows of a user."""
+    """The observed state of a user."""
 
-    principal: str | None = Field(default=None, description="Whose ACLs and quotas these are.")
+    principal: str | None = Field(default=None, description="The principal of the ACLs and quotas.")
     mechanism: str | None = Field(default=None, description="The SCRAM mechanism of the credentials.")
     secret_name: str | None = Field(
         default=None, description="The Secret with the password or the certificate."

@@ -5,47 +5,47 @@ Fields are camelCase in YAML and snake_case here. Unknown fields are refused, va
 `crds/` is generated from these models; the CEL rules beside them are what the API server checks by itself.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import count, islice
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 from quorate_operator.models.base import (
-    NODE_ID_MAX,
     ClusterId,
     ControllersVersion,
     Image,
-    KafkaVersion,
-    LogLevels,
     Metadata,
     MetadataVersion,
     Model,
     NodeId,
-    Properties,
     ResourceName,
     rules,
 )
 from quorate_operator.models.history import History
-from quorate_operator.models.hosts import HostTemplate, differs_by_node
+from quorate_operator.models.hosts import HostTemplate
 from quorate_operator.models.listeners import (
     BrokerListener,
     BrokerListeners,
     ControllerListener,
     ControllerListeners,
-    Listener,
 )
-from quorate_operator.models.node_ids import first_node_id
-from quorate_operator.models.nodes import BrokerNode, ControllerNode, Node, NodeIds, own_host
+from quorate_operator.models.nodes import BrokerNode, ControllerNode, NodeIds, own_host
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
     ControllersNetworkPolicy,
-    Metrics,
     NetworkPolicy,
-    PodTemplate,
     Rack,
-    Rollout,
+)
+from quorate_operator.models.pools import (
+    BROKERS_MAX,
+    NODE_IN_TEMPLATE,
+    PROTOCOL_IS_FIXED,
+    PROTOCOL_OF_CONTROLLERS_IS_FIXED,
+    PoolSpec,
+    check_config,
+    check_template,
+    has_ports_by_node,
+    node_id_rules,
 )
 from quorate_operator.models.security import (
     AUTHORIZER_KEYS,
@@ -59,188 +59,26 @@ from quorate_operator.models.storage import BrokerStorage, Storage
 API_VERSION = "quorate.dev/v1alpha1"
 KAFKA_VERSION = DEFAULT_RELEASE
 CONTROLLERS_MAX = 9
-BROKERS_MAX = 1000
 CONTROLLER_IDS = 100
 """The number of node ids of a quorum: nodeIds.first to nodeIds.first + 99, including decommissioned ones."""
 BROKER_IDS = 10_000
 """As CONTROLLER_IDS, for a pool of brokers."""
 
 
-def _window_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
-    """Returns the CEL rules for node ids. `unless` is a prefix of each rule for exceptions: `condition || `."""
-    ids = f"self.nodeIds.first to nodeIds.first + {span - 1}".removeprefix("self.")
-    inside = f"{{0}} >= self.nodeIds.first && {{0}} < self.nodeIds.first + {span}"
-    return (
-        {
-            "rule": f"{unless}self.decommission.all(id, {inside.format('id')})",
-            "message": f"decommission: node ids of this pool go from {ids}",
-        },
-        {
-            "rule": f"{unless}self.nodes.all(node, {inside.format('node.nodeId')})",
-            "message": f"nodes: node ids of this pool go from {ids}",
-        },
-        {
-            "rule": f"{unless}self.nodeIds.first + self.replicas + size(self.decommission) - 1 <= {NODE_ID_MAX}",
-            "message": f"nodeIds.first: the ids of the replicas go beyond {NODE_ID_MAX}, which is the last",
-        },
-        {
-            "rule": (
-                "self.nodes.all(node, node.advertisedHosts.all(name, "
-                "self.listeners.exists(listener, listener.name == name)))"
-            ),
-            "message": "nodes: advertisedHosts: each key must be the name of one of the listeners",
-        },
-        {
-            "rule": "self.listeners[0].name == oldSelf.listeners[0].name",
-            "message": "listeners[0].name can't be changed: running nodes talk to each other by it",
-        },
-    )
-
-
-_PROTOCOL_IS_FIXED = {
-    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol",
-    "message": "listeners[0].protocol can't be changed: running brokers talk to each other by it; add a listener, or "
-    "create another pool",
-}
-_PROTOCOL_OF_CONTROLLERS_IS_FIXED = {
-    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol || self.hibernated && oldSelf.hibernated",
-    "message": "listeners[0].protocol can't be changed while nodes run, which talk to each other by it: set "
-    "hibernated to true first, and to false afterwards",
-}
-
-
-class _PoolSpec(Model):
-    """What quorums and pools of brokers share."""
-
-    replicas: int
-    node_ids: NodeIds | None
-    version: KafkaVersion = Field(default=KAFKA_VERSION, description="The version of Apache Kafka.")
-    image: Image | None = Field(
-        default=None, description="The image of the brokers. Default: the operator's --kafka-image."
-    )
-    config: Properties = Field(
-        default_factory=dict,
-        description="More properties with Kafka's names. On Kubernetes, quote true and 0.5.",
-    )
-    log_levels: LogLevels = Field(
-        default_factory=dict,
-        description="Levels of loggers by name: org.apache.kafka.controller: DEBUG. Set while nodes run, without a "
-        "restart. A level that is removed here stays until the node restarts.",
-    )
-    storage: Storage | BrokerStorage
-    template: PodTemplate = Field(
-        default_factory=PodTemplate, description="Additions to the pods. A change restarts the nodes."
-    )
-    rollout: Rollout = Field(default_factory=Rollout, description="How nodes restart and change hosts.")
-    metrics: Metrics = Field(
-        default_factory=Metrics,
-        description="Metrics of stock Kafka's nodes on Kubernetes. Python controllers always serve theirs.",
-    )
-    decommission: Annotated[
-        tuple[NodeId, ...],
-        Field(strict=False, max_length=BROKERS_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),
-    ] = Field(
-        default=(),
-        description="Node ids that leave the pool and are not used again; other ids take their place.",
-    )
-
-    @property
-    def first_node_id(self) -> int:
-        """The first node id. A pool without `nodeIds` has none before one was chosen, see `manifests.joined`."""
-        assert self.node_ids is not None, "node ids are chosen before they are used"
-        return self.node_ids.first
-
-    def all_node_ids(self) -> tuple[int, ...]:
-        """The node ids of this pool, in order: the first `replicas` ones that are not decommissioned."""
-        leaving = frozenset(self.decommission)
-        ids = (node_id for node_id in count(self.first_node_id) if node_id not in leaving)
-        return tuple(islice(ids, self.replicas))
-
-    def claimed_node_ids(self) -> tuple[int, ...]:
-        """`all_node_ids`, and those that are to leave: no other pool may have any of these."""
-        return tuple(sorted({*self.all_node_ids(), *self.decommission}))
-
-    def _check_ids(self, nodes: Sequence[Node], span: int) -> None:
-        named = [*self.decommission, *(node.node_id for node in nodes)]
-        first = first_node_id(named, ()) if self.node_ids is None else self.node_ids.first
-        last = first + span - 1
-        ids = () if self.node_ids is None else self.all_node_ids()
-        if ids and ids[-1] > NODE_ID_MAX:
-            raise ValueError(
-                f"nodeIds.first: {first}: the ids go up to {ids[-1]}, and {NODE_ID_MAX} is the last"
-            )
-        for field, listed in (
-            ("nodes", [node.node_id for node in nodes]),
-            ("decommission", list(self.decommission)),
-        ):
-            for node_id in listed:
-                if not first <= node_id <= last:
-                    raise ValueError(
-                        f"{field}: {node_id} is none of this pool's node ids, which go from {first} to {last}"
-                    )
-                if listed.count(node_id) > 1:
-                    raise ValueError(f"{field}: {node_id} is listed more than once")
-
-    def _check_hosts(self, nodes: Sequence[Node], listeners: Sequence[Listener]) -> None:
-        names = [listener.name for listener in listeners]
-        owners: dict[tuple[str, str], int] = {}
-        for node in nodes:
-            for name, host in node.advertised_hosts.items():
-                where = f"nodes: {node.node_id}: advertisedHosts: {name}"
-                if name not in names:
-                    raise ValueError(f"{where}: no such listener; there are {', '.join(names)}")
-                owner = owners.setdefault((name, host.lower()), node.node_id)
-                if owner != node.node_id and not _has_ports_by_node(listeners[names.index(name)]):
-                    raise ValueError(
-                        f"{where}: {host!r} is the host of {owner} already; a host names one node"
-                    )
-
-
-def check_config(
-    config: Mapping[str, str], listeners: Sequence[Listener], authorization: Authorization | None
-) -> None:
-    """Raises ValueError if properties contradict what the manifest says of security."""
-    for key in AUTHORIZER_KEYS if authorization is not None else ():
-        if key in config:
-            raise ValueError(
-                f"config: {key}: follows from authorization of the KafkaController; remove one of them"
-            )
-    if "config.providers" in config and any(listener.tls or listener.sasl for listener in listeners):
-        raise ValueError(
-            "config: config.providers: can't be set beside tls or sasl, whose Secrets need their own"
-        )
-
-
-def _has_ports_by_node(listener: Listener) -> bool:
-    """Whether nodes may share a host, because each gets a port of its own."""
-    return isinstance(listener, BrokerListener) and listener.exposure.type == "NodePort"
-
-
-def _check_template(where: str, template: str | None, replicas: int) -> None:
-    if template is not None and replicas > 1 and not differs_by_node(template):
-        raise ValueError(
-            f"{where}: {template!r} is the same for all {replicas} nodes; "
-            "use {nodeId}, {offset} or {pod}, so that each has a host of its own"
-        )
-
-
-_NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || {0}.contains('{{pod}}')"
-
-
-_MACHINE = "kubernetes.io/hostname"
-_ONE_MACHINE = (
-    "ReadWriteOnce is for controllers on one machine: must be ReadWriteMany when replicas is more than 1, unless "
-    f"template.nodeSelector names a {_MACHINE}"
+_HOSTNAME = "kubernetes.io/hostname"
+_ON_ONE_NODE = (
+    "ReadWriteOnce is for controllers on one node: must be ReadWriteMany when replicas is more than 1, unless "
+    f"template.nodeSelector names a {_HOSTNAME}"
 )
 
 
-class KafkaControllerSpec(_PoolSpec):
+class KafkaControllerSpec(PoolSpec):
     """One controller quorum."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            *_window_rules(CONTROLLER_IDS),
-            _PROTOCOL_OF_CONTROLLERS_IS_FIXED,
+            *node_id_rules(CONTROLLER_IDS),
+            PROTOCOL_OF_CONTROLLERS_IS_FIXED,
             {
                 "rule": "!has(self.authorization) || "
                 f"{list(AUTHORIZER_KEYS)}.all(key, !(key in self.config))",
@@ -260,15 +98,15 @@ class KafkaControllerSpec(_PoolSpec):
             },
             {
                 "rule": "!has(self.advertisedHost) || self.replicas <= 1 || "
-                + _NODE_IN_TEMPLATE.format("self.advertisedHost"),
+                + NODE_IN_TEMPLATE.format("self.advertisedHost"),
                 "message": "advertisedHost: must have {nodeId}, {offset} or {pod} in it when replicas is "
                 "more than 1, so that each node has a host of its own",
             },
             {
                 "rule": "!has(self.history) || !has(self.history.storage) || self.replicas <= 1 || "
                 "self.history.storage.accessMode != 'ReadWriteOnce' || "
-                f"'{_MACHINE}' in self.template.nodeSelector",
-                "message": f"history.storage.accessMode: {_ONE_MACHINE}",
+                f"'{_HOSTNAME}' in self.template.nodeSelector",
+                "message": f"history.storage.accessMode: {_ON_ONE_NODE}",
             },
         )
     )
@@ -312,12 +150,12 @@ class KafkaControllerSpec(_PoolSpec):
     )
     network_policy: ControllersNetworkPolicy = Field(
         default_factory=ControllersNetworkPolicy,
-        description="Who may connect to the controllers, where the network enforces it.",
+        description="Peers that may connect to the controllers, where the network enforces it.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     authorization: Authorization | None = Field(
         default=None,
-        description="Authorization by ACLs on controllers and brokers. Off without it: whoever gets in may do "
+        description="Authorization by ACLs on controllers and brokers. Without it, every client that connects may do "
         "everything.",
     )
     scram_users: ScramUsers | None = Field(
@@ -354,13 +192,13 @@ class KafkaControllerSpec(_PoolSpec):
     @model_validator(mode="after")
     def _nodes_are_of_this_quorum(self) -> Self:
         check_config(self.config, self.listeners, self.authorization)
-        self._check_ids(self.nodes, CONTROLLER_IDS)
-        self._check_hosts(self.nodes, self.listeners)
-        _check_template("advertisedHost", self.advertised_host, self.replicas)
+        self.check_ids(self.nodes, CONTROLLER_IDS)
+        self.check_hosts(self.nodes, self.listeners)
+        check_template("advertisedHost", self.advertised_host, self.replicas)
         storage = self.history.storage if self.history else None
-        is_on_one_machine = self.replicas <= 1 or _MACHINE in self.template.node_selector
-        if storage is not None and storage.access_mode == "ReadWriteOnce" and not is_on_one_machine:
-            raise ValueError(f"history.storage.accessMode: {storage.access_mode!r}: {_ONE_MACHINE}")
+        is_on_one_node = self.replicas <= 1 or _HOSTNAME in self.template.node_selector
+        if storage is not None and storage.access_mode == "ReadWriteOnce" and not is_on_one_node:
+            raise ValueError(f"history.storage.accessMode: {storage.access_mode!r}: {_ON_ONE_NODE}")
         return self
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:
@@ -376,13 +214,13 @@ _KEYS_OF_RACK = ("broker.rack", "config.providers")
 """The properties that Quorate sets for `spec.rack`."""
 
 
-class KafkaBrokerSpec(_PoolSpec):
+class KafkaBrokerSpec(PoolSpec):
     """One pool of stock Kafka brokers that belongs to the quorum named by `controllers`."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            *_window_rules(BROKER_IDS, unless="!has(self.nodeIds) || "),
-            _PROTOCOL_IS_FIXED,
+            *node_id_rules(BROKER_IDS, unless="!has(self.nodeIds) || "),
+            PROTOCOL_IS_FIXED,
             {
                 "rule": "!has(self.rack) || self.nodes.all(node, !has(node.rack))",
                 "message": "rack: gives each node a rack; remove nodes[].rack, or rack",
@@ -394,7 +232,7 @@ class KafkaBrokerSpec(_PoolSpec):
             *(
                 {
                     "rule": f"self.replicas <= 1 || self.listeners.all(l, !has(l.{field}) || "
-                    f"{_NODE_IN_TEMPLATE.format(f'l.{field}')}{unless})",
+                    f"{NODE_IN_TEMPLATE.format(f'l.{field}')}{unless})",
                     "message": f"listeners: {field}: must have {{nodeId}}, {{offset}} or {{pod}} in it when "
                     "replicas is more than 1, so that each node has a host of its own",
                 }
@@ -437,7 +275,7 @@ class KafkaBrokerSpec(_PoolSpec):
     )
     network_policy: NetworkPolicy = Field(
         default_factory=NetworkPolicy,
-        description="Who may connect to the brokers, where the network enforces it.",
+        description="Peers that may connect to the brokers, where the network enforces it.",
     )
     storage: BrokerStorage = Field(
         default_factory=BrokerStorage, description="The volume of each node, or its volumes."
@@ -455,19 +293,19 @@ class KafkaBrokerSpec(_PoolSpec):
     @model_validator(mode="after")
     def _ids_and_listeners_are_possible(self) -> Self:
         check_config(self.config, self.listeners, None)
-        self._check_ids(self.nodes, BROKER_IDS)
+        self.check_ids(self.nodes, BROKER_IDS)
         self._check_rack()
         names = [listener.name for listener in self.listeners]
         if len(set(names)) != len(names):
             raise ValueError(f"listeners: each name may appear once, got {', '.join(names)}")
         if self.listeners[0].has_tokens_alone:
             raise ValueError(f"listeners[0].sasl.mechanisms: {OAUTHBEARER}: {TOKENS_ALONE_RULE}")
-        self._check_hosts(self.nodes, self.listeners)
+        self.check_hosts(self.nodes, self.listeners)
         for place, listener in enumerate(self.listeners):
             where = f"listeners[{place}]"
-            if not _has_ports_by_node(listener):
-                _check_template(f"{where}.advertisedHost", listener.advertised_host, self.replicas)
-            _check_template(f"{where}.interimHost", listener.interim_host, self.replicas)
+            if not has_ports_by_node(listener):
+                check_template(f"{where}.advertisedHost", listener.advertised_host, self.replicas)
+            check_template(f"{where}.interimHost", listener.interim_host, self.replicas)
         return self
 
     def _check_rack(self) -> None:

@@ -23,7 +23,7 @@ from quorate_operator.resources.names import (
 API_VERSION = "cert-manager.io/v1"
 KIND = "Certificate"
 NOT_THERE = "cert-manager does not know it yet"
-_NOT_LOOKED_AT = "cert-manager has not looked at it yet: is it running?"
+_NOT_PROCESSED = "cert-manager has not processed it yet: is it running?"
 _USAGES = ("digital signature", "key encipherment")
 _ROLES = {"KafkaController": Role.CONTROLLER, "KafkaBroker": Role.BROKER}
 
@@ -43,13 +43,15 @@ def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
 
     A Certificate stays ready while it is renewed in time.
     """
-    conditions = {one["type"]: one for one in certificate.get("status", {}).get("conditions") or ()}
+    conditions = {
+        condition["type"]: condition for condition in certificate.get("status", {}).get("conditions") or ()
+    }
     ready, issuing = conditions.get("Ready"), conditions.get("Issuing")
     if ready is None:
-        return _NOT_LOOKED_AT
+        return _NOT_PROCESSED
     if ready["status"] == "True":
         return None
-    # If the attempts to get a certificate fail, Issuing has the reason. Ready only says that there is none.
+    # If issuing fails, Issuing has the reason. Ready only reports that there is no certificate.
     reported = issuing if issuing is not None and issuing.get("reason") == "Failed" else ready
     return str(reported.get("message") or reported.get("reason") or "it is not ready")
 
@@ -128,7 +130,7 @@ def _hosts(
     if isinstance(listener, BrokerListener) and listener.exposure.bootstrap_host is not None:
         names.add(listener.exposure.bootstrap_host)
     for node in desired.nodes_with_settings:
-        for host in _told(context, node, listener) if node.pool == name else ():
+        for host in _client_hosts(context, node, listener) if node.pool == name else ():
             if _is_address(host):
                 addresses.add(host)
             elif not (host.endswith(inside) and "." not in host.removesuffix(inside)):
@@ -136,8 +138,8 @@ def _hosts(
     return sorted(names), sorted(addresses)
 
 
-def _told(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:
-    """Yields the hosts by which clients know a node: the present ones, and those that it is to have."""
+def _client_hosts(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:
+    """Yields the present and desired hosts of a node for clients."""
     configured = context.facts.configured.get(node.node_id, {})
     for reported in (node.advertised, node.interim, configured):
         if listener.name in reported:

@@ -61,7 +61,7 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
     }
     secrets = _secret_revision(context, node)
     if secrets is None:
-        # A running node goes on without the Secret; one that is restarted would wait for it.
+        # A running node does not need the Secret; a restarted node would wait for it.
         running = context.facts.revisions.get(node.node_id, {})
         kept = ("config", "pod", "secrets", LOGIN)
         revision |= {part: running[part] for part in kept if part in running}

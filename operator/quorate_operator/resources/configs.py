@@ -32,7 +32,7 @@ from quorate_operator.resources.names import (
     pod_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, contact, listener_port
-from quorate_operator.resources.racks import rack_properties
+from quorate_operator.resources.topology import rack_properties
 from quorate_operator.security import SecretFiles
 
 CONFIG_DIRECTORY = "/etc/quorate"

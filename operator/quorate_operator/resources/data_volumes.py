@@ -22,7 +22,7 @@ def volumes_in_use(context: Context, node: DesiredNode) -> tuple[int, ...]:
     A node without claims gets those of its manifest. One with claims uses what is there and not released: a volume
     that is added is created first, and one that is removed is used until it is empty.
     """
-    wanted = {one.id for one in context.pool(node.pool).spec.storage.wanted}
+    wanted = {volume.id for volume in context.pool(node.pool).spec.storage.wanted}
     return tuple(sorted(context.facts.volumes.get(node.node_id, wanted) | {METADATA_VOLUME}))
 
 
@@ -48,7 +48,7 @@ def add_further_volumes(context: Context, node: DesiredNode, spec: Object, *cont
 
 def volume_claim(context: Context, node: DesiredNode, volume_id: int = METADATA_VOLUME) -> Object:
     """Returns a claim of one node. Applied with a larger size, the volume grows if its class allows it."""
-    volumes = {one.id: one for one in context.pool(node.pool).spec.storage.wanted}
+    volumes = {volume.id: volume for volume in context.pool(node.pool).spec.storage.wanted}
     volume = volumes[volume_id]
     spec: Object = {
         "accessModes": ["ReadWriteOnce"],

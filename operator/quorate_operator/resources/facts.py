@@ -40,7 +40,7 @@ class Images:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What Kubernetes reports about a cluster's surroundings. Objects that do not exist yet are left out."""
+    """What Kubernetes has assigned to a cluster. Objects that do not exist yet are left out."""
 
     namespace: str
     images: Images
@@ -50,10 +50,10 @@ class Facts:
     """The host name or address that each LoadBalancer Service was given."""
     node_ports: Mapping[ListenerOf, int] = field(default_factory=dict)
     """The port that each NodePort Service was given."""
-    machines: Mapping[int, str] = field(default_factory=dict)
-    """The address of the machine that each node's pod is on, or was on last."""
+    host_ips: Mapping[int, str] = field(default_factory=dict)
+    """The last status.hostIP of each node's pod."""
     configured: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
-    """The addresses that each node was started with, used while a load balancer or machine is temporarily unknown."""
+    """The addresses that each node was started with, used while a load balancer or host is temporarily unknown."""
     revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """The revision that each node's pod was created with, used where a Secret that it depends on is missing."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A cluster's manifests together with its surroundings: the first argument of most builders."""
+    """A cluster's manifests together with its facts: the first argument of most builders."""
 
     manifests: Manifests
     facts: Facts

@@ -29,9 +29,9 @@ ANNOTATION_RENDERING = "quorate.dev/rendering"
 ANNOTATION_ADVERTISED = "quorate.dev/advertised"
 """On pods and ConfigMaps: the advertised addresses, `host:port` by listener name, as JSON."""
 ANNOTATION_RACK = "quorate.dev/rack"
-"""On pods of brokers: the rack, by a label of the machine that the pod is on."""
-ANNOTATION_MACHINE = "quorate.dev/machine"
-"""On ConfigMaps: the address of the machine that the node's pod was on last."""
+"""On pods of brokers: the rack, by a label of the pod's Kubernetes node."""
+ANNOTATION_HOST_IP = "quorate.dev/host-ip"
+"""On ConfigMaps: the last status.hostIP of the node's pod."""
 ANNOTATION_VERIFIED = "quorate.dev/verified"
 """On ConfigMaps: when a probe of each externally managed `host:port` reached the node, in Unix ms, as JSON."""
 ANNOTATION_PUBLISHED = "quorate.dev/published"
@@ -50,7 +50,7 @@ def pod_name(pool: str, node_id: int) -> str:
 
 
 def volume_claim_name(pool: str, node_id: int, volume_id: int = METADATA_VOLUME) -> str:
-    """Returns the name of a volume's claim. That of volume 0 is the same as that of a node's only volume."""
+    """Returns the name of a volume's claim; volume 0 has the name of a node's only volume."""
     # The name of a pool begins with a letter.
     return f"data-{pool}-{node_id}" if volume_id == METADATA_VOLUME else f"data-{volume_id}-{pool}-{node_id}"
 

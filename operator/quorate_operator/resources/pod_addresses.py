@@ -143,7 +143,7 @@ def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Addr
             host = host or facts.load_balancers.get(key)
             found = Address(host, port) if host else None
         case "NodePort":
-            host = host or facts.machines.get(node.node_id)
+            host = host or facts.host_ips.get(node.node_id)
             node_port = listener.advertised_port or facts.node_ports.get(key)
             found = Address(host, node_port) if host and node_port else None
         case "Ingress" | "Route":

@@ -48,15 +48,16 @@ from quorate_operator.resources.names import (
     pod_name,
 )
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
-from quorate_operator.resources.racks import (
+from quorate_operator.resources.shipping import history_of, history_volume, ship_container
+from quorate_operator.resources.topology import (
     RACK_CONTAINER,
     await_rack_command,
+    first_spread,
+    preferred_spread,
     rack_mounts,
     rack_volumes,
     topology_key,
 )
-from quorate_operator.resources.shipping import history_of, history_volume, ship_container
-from quorate_operator.resources.spreading import first_spread, wished_spread
 from quorate_operator.security import java_options, keys_in_use
 
 CONTROLLER_GRACE_S = 30
@@ -97,7 +98,7 @@ def node_pod(
     """Returns the pod that runs a node with these advertised addresses by listener name.
 
     `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins. `is_placed`: it was used
-    before, and may keep the pod on a machine or in a zone.
+    before, and may bind the pod to a node or zone.
     """
     spec = pod_spec(context, node)
     if node.role is Role.BROKER:
@@ -139,7 +140,7 @@ def node_pod(
     }
 
 
-def rehearsal_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
+def dry_run_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
     """Returns the pod of a node's next start under another name, for a dry run.
 
     With the name of the running pod, the dry run would be a change of that pod.
@@ -236,7 +237,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
         "subdomain": node.pool,
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds or usual_s,
-        "topologySpreadConstraints": wished_spread(context, node),
+        "topologySpreadConstraints": preferred_spread(context, node),
         "containers": [_node_container(context, node)],
     }
     spec["volumes"] += [dict(volume) for volume in template.volumes]
@@ -365,10 +366,10 @@ def _start_command(config: str, options: Sequence[str]) -> list[str]:
 
 def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Object]:
     """Returns environment variables, those of the template last: a variable may refer to those before it."""
-    names = {one.get("name") for one in given}
+    names = {item.get("name") for item in given}
     return [
         *(variable for variable in variables if variable["name"] not in names),
-        *(dict(one) for one in given),
+        *(dict(item) for item in given),
     ]
 
 

@@ -92,7 +92,7 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
 
 
 def brokers_policies(context: Context) -> tuple[Object, ...]:
-    """Returns the policy of each pool of brokers that wants one. A pool without replicas may still be drained.
+    """Returns the policy of each pool of brokers that enables it. A pool without replicas may still be drained.
 
     Brokers of the cluster and the operator reach each listener: the operator also asks which node is behind a name.
     Clients reach a listener if they are among its peers, or if it names none.

@@ -1,34 +1,49 @@
-"""Services: a headless one for each pool, one for each exposed listener of a node, one for each published name."""
+"""Services, Ingresses and Routes: by which addresses clients and other nodes reach the nodes of a cluster.
+
+The ingress controller or router finds a node by the server name of the TLS handshake, which is passed through. The
+form is that of Strimzi's `KafkaCluster`: an Ingress has a rule for each host, a Route has one host.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from quorate_operator.models.listeners import BY_HOST, BrokerListener
-from quorate_operator.models.object_names import dns_label
+from quorate_operator.models.listeners import BY_HOST, PASSTHROUGH_PORT, BrokerListener, Exposure
+from quorate_operator.models.object_names import dns_label, short_name
+from quorate_operator.models.security import TLS_AUTHORITIES
+from quorate_operator.models.status import AUTHORITIES_LENGTH_MAX, ListenerStatus
+from quorate_operator.models.v1alpha1 import KafkaBroker
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
-from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.facts import Context, Object, digest
 from quorate_operator.resources.names import (
     ANNOTATION_PUBLISHED,
     LABEL_NODE_ID,
     LABEL_PURPOSE,
+    bootstrap_name,
     descriptive_labels,
     exposure_name,
     labels_of,
     metadata,
     node_labels,
     pool_labels,
+    pool_names,
 )
 from quorate_operator.resources.pod_addresses import (
     HTTP_PORT,
     WITH_SERVICES,
+    is_inside,
     listener_port,
     published_name,
 )
 
 PURPOSE_PUBLISHED_NAME = "published-name"
 PURPOSE_EXPOSURE = "exposure"
+_PASSTHROUGH = {
+    "nginx.ingress.kubernetes.io/ssl-passthrough": "true",
+    "nginx.ingress.kubernetes.io/backend-protocol": "HTTPS",
+}
 
 
 class _Stored(BaseModel):
@@ -89,7 +104,7 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
         if listener.exposure.source_ranges is not None:
             spec["loadBalancerSourceRanges"] = list(listener.exposure.source_ranges)
         if kind == "NodePort":
-            spec["externalTrafficPolicy"] = "Local"  # clients get the address of the pod's machine
+            spec["externalTrafficPolicy"] = "Local"  # clients get the address of the pod's Kubernetes node
         name = exposure_name(node.pool, node.node_id, listener.name)
         labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_EXPOSURE}
         annotations = {} if is_by_host else dict(listener.exposure.annotations)
@@ -150,7 +165,7 @@ def publications_of(service: Mapping[str, object]) -> tuple[Publication, ...]:
 
 def _published_text(publications: Sequence[Publication]) -> str:
     entries = []
-    for publication in sorted(publications, key=lambda one: one.address):
+    for publication in sorted(publications, key=lambda publication: publication.address):
         entry = {
             "host": publication.address.host,
             "port": publication.address.port,
@@ -178,3 +193,179 @@ def _service(
         "metadata": metadata(context, name, labels, owner=context.pool(pool), annotations=annotations),
         "spec": spec,
     }
+
+
+def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> Object | None:
+    """Returns the Service that leads to any broker of a pool; None without brokers, or if a pool has its name.
+
+    The Service includes brokers that are not ready: a client that connects to one tries again, and without them no
+    client could bootstrap while the replicas of all brokers catch up.
+    """
+    node = _any_node(desired, pool)
+    if node is None or bootstrap_name(pool) in pool_names(context):
+        return None
+    selected = pool_labels(context, pool, Role.BROKER)
+    ports = [
+        {"name": dns_label(listener.name), "port": listener_port(node, listener)}
+        for listener in node.listeners
+    ]
+    labels = descriptive_labels(context) | selected
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(context, bootstrap_name(pool), labels, owner=context.pool(pool), annotations={}),
+        "spec": {
+            "type": "ClusterIP",
+            "publishNotReadyAddresses": True,
+            "selector": selected,
+            "ports": ports,
+        },
+    }
+
+
+def listener_statuses(
+    context: Context, desired: DesiredCluster, pool: str, registered: Mapping[int, Mapping[str, Address]]
+) -> tuple[ListenerStatus, ...]:
+    """Returns what clients of each listener need to know; nothing for a pool without brokers, as a refused one.
+
+    `registered` has the addresses that brokers have registered.
+    """
+    node = _any_node(desired, pool)
+    if node is None:
+        return ()
+    resource = context.pool(pool)
+    assert isinstance(resource, KafkaBroker)
+    statuses = []
+    for listener in resource.spec.listeners:
+        addresses = [
+            str(reported[listener.name])
+            for _, reported in sorted(registered.items())
+            if listener.name in reported
+        ]
+        statuses.append(
+            ListenerStatus(
+                name=listener.name,
+                protocol=listener.protocol,
+                type=listener.exposure.type,
+                bootstrap_servers=_bootstrap_servers(context, node, listener, addresses),
+                addresses=tuple(addresses),
+                authorities=_authorities(context, listener),
+            )
+        )
+    return tuple(statuses)
+
+
+def _any_node(desired: DesiredCluster, pool: str) -> DesiredNode | None:
+    return next((node for node in desired.nodes_with_settings if node.pool == pool), None)
+
+
+def _bootstrap_servers(
+    context: Context, node: DesiredNode, listener: BrokerListener, addresses: Sequence[str]
+) -> str | None:
+    """Returns the Service for clients in Kubernetes; for others, the bootstrap host or the brokers' addresses."""
+    name = bootstrap_name(node.pool)
+    if listener.exposure.type == "Internal" and name not in pool_names(context):
+        return f"{name}.{context.namespace}.svc:{listener_port(node, listener)}"
+    if listener.exposure.bootstrap_host is not None and name not in pool_names(context):
+        return f"{listener.exposure.bootstrap_host}:{listener.advertised_port or PASSTHROUGH_PORT}"
+    return ",".join(addresses) or None
+
+
+def _authorities(context: Context, listener: BrokerListener) -> str | None:
+    secret = context.facts.secrets.get(listener.tls.secret) if listener.tls is not None else None
+    found = secret.values.get(TLS_AUTHORITIES) if secret is not None else None
+    return found if found is not None and len(found) <= AUTHORITIES_LENGTH_MAX else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entrance:
+    """Hosts that lead to a port of a Service."""
+
+    name: str
+    hosts: tuple[str, ...]
+    service: str
+    port: str
+    labels: Mapping[str, str]
+
+
+def ingresses(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
+    """Returns the Ingresses and Routes of all brokers, and those of the bootstrap hosts."""
+    found: list[Object] = []
+    for pool in context.manifests.brokers:
+        nodes = [node for node in desired.nodes_with_settings if node.pool == pool.metadata.name]
+        for listener in pool.spec.listeners:
+            if listener.exposure.type in BY_HOST:
+                for entrance in _entrances(context, nodes, listener):
+                    found += _objects(context, pool, listener.exposure, entrance)
+    return tuple(found)
+
+
+def _entrances(context: Context, nodes: list[DesiredNode], listener: BrokerListener) -> Iterator[_Entrance]:
+    port = dns_label(listener.name)
+    for node in nodes:
+        name = exposure_name(node.pool, node.node_id, listener.name)
+        yield _Entrance(
+            name=name,
+            hosts=tuple(sorted({*_hosts(context, node, listener)})),
+            service=name,
+            port=port,
+            labels=labels_of(context, node),
+        )
+    host = listener.exposure.bootstrap_host
+    if host is None or not nodes or bootstrap_name(nodes[0].pool) in pool_names(context):
+        return
+    pool = nodes[0].pool
+    yield _Entrance(
+        name=short_name(f"{pool}-bootstrap-{port}"),
+        hosts=(host.lower(),),
+        service=bootstrap_name(pool),
+        port=port,
+        labels=descriptive_labels(context) | pool_labels(context, pool, Role.BROKER),
+    )
+
+
+def _hosts(context: Context, node: DesiredNode, listener: BrokerListener) -> Iterator[str]:
+    """Yields the hosts that lead to a node: while it is renamed also the one that it still advertises."""
+    configured = context.facts.configured.get(node.node_id, {})
+    for reported in (node.advertised, node.interim, configured):
+        if listener.name in reported and not is_inside(context, reported[listener.name].host):
+            yield reported[listener.name].host
+
+
+def _objects(
+    context: Context, pool: KafkaBroker, exposure: Exposure, entrance: _Entrance
+) -> Iterator[Object]:
+    if exposure.type == "Route":
+        for host in entrance.hosts:  # changing the host of a Route needs a separate permission
+            name = short_name(f"{entrance.name}-{digest(host)[:8]}")
+            yield {
+                "apiVersion": "route.openshift.io/v1",
+                "kind": "Route",
+                "metadata": metadata(
+                    context, name, entrance.labels, owner=pool, annotations=exposure.annotations
+                ),
+                "spec": {
+                    "host": host,
+                    "to": {"kind": "Service", "name": entrance.service},
+                    "port": {"targetPort": entrance.port},
+                    "tls": {"termination": "passthrough"},
+                },
+            }
+    elif entrance.hosts:
+        backend = {"service": {"name": entrance.service, "port": {"name": entrance.port}}}
+        paths = {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}
+        spec: Object = {
+            "rules": [{"host": host, "http": paths} for host in entrance.hosts],
+            "tls": [{"hosts": list(entrance.hosts)}],
+        }
+        if exposure.ingress_class_name is not None:
+            spec["ingressClassName"] = exposure.ingress_class_name
+        annotations = _PASSTHROUGH | exposure.annotations
+        yield {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": metadata(
+                context, entrance.name, entrance.labels, owner=pool, annotations=annotations
+            ),
+            "spec": spec,
+        }

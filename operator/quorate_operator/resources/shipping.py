@@ -123,7 +123,7 @@ def _ingest_pod_spec(context: Context, history: History) -> Object:
     spec = pod_basics(template, [history_volume(context, history), tmp_volume(_TMP_SIZE)])
     spec["restartPolicy"] = "Never"
     if history.storage is not None and history.storage.access_mode == "ReadWriteOnce":
-        # Such a volume is attached to one machine at a time, and nothing else schedules the pod on that machine.
+        # Such a volume is attached to one Kubernetes node at a time, and nothing else schedules the pod there.
         term = {
             "topologyKey": "kubernetes.io/hostname",
             "labelSelector": {"matchLabels": cluster_labels(context, Role.CONTROLLER)},

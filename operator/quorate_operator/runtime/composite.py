@@ -1,11 +1,17 @@
-"""A runtime of two halves: the infrastructure of a cluster, and the gateway to Kafka."""
+"""The runtime of one cluster: what the reconcile loop observes, and where it applies steps.
+
+`ClusterRuntime` consists of an `Infrastructure`, of local processes or of Kubernetes' objects, and of the gateway to
+Kafka, which is the same for both.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Protocol
 
 from quorate_operator import clock
+from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.gateway.readiness import state_of
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import (
@@ -19,29 +25,80 @@ from quorate_operator.planning.cluster import (
     Publication,
     Reached,
     Role,
+    Verification,
 )
-from quorate_operator.planning.steps import Action, KafkaAction, Plan
+from quorate_operator.planning.steps import Action, KafkaAction, Plan, RuntimeAction
 from quorate_operator.planning.volume_removal import leaving_volumes
-from quorate_operator.runtime.port import Gateway, Infrastructure
-from quorate_operator.runtime.verifying import NamesLook
+from quorate_operator.runtime.verifications import NameProbes
 
 SETTLED_PROBE_INTERVAL_MS = 60_000
-"""How often an address that is as desired is probed. Addresses that change are probed at each look."""
+"""How often an address that is as desired is probed. Addresses that change are probed by each observation."""
+
+
+class Infrastructure(Protocol):
+    """The part of a runtime that differs: processes or pods, directories or volumes, names."""
+
+    async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
+        """Returns the desired cluster with addresses and revisions, which only the infrastructure knows.
+
+        Called first in each observation.
+
+        Raises:
+            ManifestError: the manifests can't be used here.
+        """
+
+    async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
+        """Returns every node that is desired or present.
+
+        A node with a process is STARTING, or READY or UNREADY if this process is known to have been ready before.
+        `ClusterRuntime` judges from the gateway's facts what it is now.
+        """
+
+    async def formation(self) -> Formation | None:
+        """Returns the stored identity of the cluster, or None."""
+
+    async def note_leader(self, kraft_version: int) -> None:
+        """Stores that a leader was seen: `formation()` is formed and, from kraft.version 1 on, not static."""
+
+    async def publications(self) -> tuple[Publication, ...]:
+        """Returns every address that points at a node here."""
+
+    async def verifications(self) -> tuple[Verification, ...]:
+        """Returns the stored nodes of externally managed addresses."""
+
+    async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
+        """Replaces the stored verifications of a node's addresses."""
+
+    def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
+        """Returns the plan without the steps that this infrastructure is not ready for, with waits instead."""
+
+    async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
+        """Applies one step; returns when it is done. Applied again, it has the same result.
+
+        Raises:
+            StepError: the step failed.
+        """
+
+    async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        """Applies what belongs to no single node: Services, budgets, bounded log files, the cluster's history."""
+
+    def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
+        """Returns the operator's own address of each node with a process, independent of what it advertises."""
 
 
 class ClusterRuntime:
-    """Implements `Runtime` for one cluster, on top of any infrastructure. Enters `observing` while it observes.
+    """Completes, observes and changes one cluster, on any infrastructure. Enters `observing` while it observes.
 
-    The infrastructure says of each node whether it has a process: STARTING for one that runs, or UNREADY or READY
-    where it knows that the process has been ready before. What it is now is judged here by Kafka's facts, see
-    `gateway.readiness`. What is kept between looks saves work and is observed again after a restart, with one
-    difference: a node that was READY before the restart and is not READY now is reported as STARTING.
+    The infrastructure reports whether each node has a process: STARTING if it runs, or UNREADY or READY if the
+    process is known to have been ready before. Kafka's facts then decide its present state, see `gateway.readiness`.
+    State kept between observations saves work and is observed again after a restart, with one difference: a node that
+    was READY before the restart and is not READY now is reported as STARTING.
     """
 
     def __init__(
         self,
         infrastructure: Infrastructure,
-        gateway: Gateway,
+        gateway: KafkaGateway,
         *,
         now_ms: Callable[[], int] = clock.now_ms,
         observing: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -56,6 +113,7 @@ class ClusterRuntime:
         self._leaving: frozenset[int] = frozenset()
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
+        """See `Infrastructure.complete`."""
         return await self._infrastructure.complete(desired, manifests)
 
     async def observe(self, desired: DesiredCluster) -> ObservedCluster:
@@ -74,7 +132,8 @@ class ClusterRuntime:
         )
         if kafka is not None and formation is not None and kafka.cluster_id != formation.cluster_id:
             nodes = _with_problem(
-                nodes, f"it answers as one of the cluster {kafka.cluster_id}, not of {formation.cluster_id}"
+                nodes,
+                f"it answers as a node of the cluster {kafka.cluster_id}, not of {formation.cluster_id}",
             )
             kafka = None
         elif kafka is None and self._gateway.problem is not None:
@@ -84,7 +143,7 @@ class ClusterRuntime:
         if formation is not None:
             probes = await self._remember(desired, nodes, formation.cluster_id, probes)
         return ObservedCluster(
-            nodes={node_id: self._judged(node, kafka) for node_id, node in nodes.items()},
+            nodes={node_id: self._with_state(node, kafka) for node_id, node in nodes.items()},
             quorum=kafka.quorum if kafka else None,
             kafka=kafka,
             formation=formation,
@@ -95,8 +154,8 @@ class ClusterRuntime:
     def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
         return self._infrastructure.permitted(plan, desired)
 
-    async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        await self._infrastructure.keep(desired, observed)
+    async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        await self._infrastructure.apply_supporting_objects(desired, observed)
 
     async def apply(self, action: Action, desired: DesiredCluster) -> None:
         if isinstance(action, KafkaAction):
@@ -150,7 +209,7 @@ class ClusterRuntime:
         await self._infrastructure.note_leader(kraft_version)
         return replace(formation, is_formed=True, is_static=is_static)
 
-    def _judged(self, node: ObservedNode, kafka: KafkaFacts | None) -> ObservedNode:
+    def _with_state(self, node: ObservedNode, kafka: KafkaFacts | None) -> ObservedNode:
         if not node.state.runs:
             self._ready_since_start.pop(node.node_id, None)
             return node
@@ -195,13 +254,13 @@ class ClusterRuntime:
         probes: Mapping[Address, Reached],
     ) -> Mapping[Address, Reached]:
         """Stores where externally managed names lead to, before a node is stopped; returns the completed probes."""
-        look = NamesLook(cluster_id=cluster_id, nodes=nodes, probes=probes, now_ms=self._now_ms())
+        names = NameProbes(cluster_id=cluster_id, nodes=nodes, probes=probes, now_ms=self._now_ms())
         before = await self._infrastructure.verifications()
-        after = look.verified(desired, before)
+        after = names.verified(desired, before)
         for node_id, verified in after.items():
-            if set(verified) != {one for one in before if one.node_id == node_id}:
+            if set(verified) != {stored for stored in before if stored.node_id == node_id}:
                 await self._infrastructure.note_verifications(node_id, verified)
-        return look.with_verified(one for known in after.values() for one in known)
+        return names.with_verified(known for verified in after.values() for known in verified)
 
 
 def addresses_to_probe(
@@ -209,8 +268,8 @@ def addresses_to_probe(
 ) -> tuple[frozenset[Address], frozenset[Address]]:
     """Returns the addresses that are changing, and those that are as desired.
 
-    To the former belong, of each node that does not run with what it shall advertise, the addresses that it
-    has, shall have and may have in between, and those that are published without being advertised.
+    Changing are the present, desired and interim addresses of each node that does not advertise the desired ones, and
+    addresses that are published without being advertised.
     """
     changing: set[Address] = set()
     settled: set[Address] = set()

@@ -1,4 +1,4 @@
-"""What a cluster looks like, computed once from what was desired, observed and planned. Pure.
+"""The view of a cluster, computed once from what was desired, observed and planned. Pure.
 
     view_of(name, desired, observed, plan) -> ClusterView
         handlers/statuses.py       the status of the resources, which `quorate status` and kubectl show
@@ -6,8 +6,8 @@
         web/                       the status page
         runtime/local/status.py    `quorate play status`
 
-A surface renders a view and decides nothing about the cluster. Who is a ghost, who is caught up and how many voters
-can be spared is judged in `planning.registrations`.
+A surface renders a view and decides nothing about the cluster. `planning.registrations` decides which registrations
+are ghosts, which replicas are caught up and how many voters can be lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from quorate_admin.diagnosis import ClusterFacts, majority
 from quorate_protocol.features import KRAFT_VERSION
 
 from quorate_operator.planning.cluster import (
@@ -29,16 +28,14 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     ObservedQuorum,
     ObservedRegistration,
-    ObservedVoter,
     Publication,
     Reached,
-    Role,
 )
-from quorate_operator.planning.registrations import judge
 from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
 from quorate_operator.planning.volume_removal import leaving_volumes
-from quorate_operator.view.wording import Label, action_words, in_words
+from quorate_operator.view.quorum import QuorumView, RegistrationView, quorum_view, registration_views
+from quorate_operator.view.texts import Label, action_words, step_text
 
 
 class Health(StrEnum):
@@ -51,39 +48,6 @@ class Health(StrEnum):
     ATTENTION = "needs attention"
     NO_QUORUM = "no quorum"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaView:
-    """A controller as a replica of the metadata log. `lag` is in records behind the leader.
-
-    `state` is None for a node that does not run here, `lag` while no leader answers.
-    """
-
-    node_id: int
-    directory_id: str | None
-    state: NodeState | None
-    endpoint: Address | None = None
-    is_leader: bool = False
-    is_voter: bool = False
-    caught_up: bool = False
-    lag: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumView:
-    """The controllers: voters by node id, then observers. `majority` is how many voters a decision needs.
-
-    `described` is None while no leader answers; then all known controllers count as voters that are not caught up.
-    """
-
-    described: ObservedQuorum | None
-    voters: tuple[ReplicaView, ...]
-    observers: tuple[ReplicaView, ...]
-    majority: int
-    caught_up: int
-    spare: int
-    """How many more voters can be lost; negative while a majority is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,24 +66,6 @@ class NodeView:
     """When the maintenance window opens for which its restart waits; None if it waits for none."""
     leaving_volumes: tuple[int, ...] = ()
     """The ids of its volumes that are removed once they are empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A feature that a ghost blocks: its highest level, and the highest that any node registered."""
-
-    feature: str
-    highest: int
-    target: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationView:
-    """A registration in the metadata log; only a ghost has `blocks`."""
-
-    registration: ObservedRegistration
-    is_ghost: bool = False
-    blocks: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +119,7 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """A cluster at one moment. `problem` is why the last look or step failed, or why a manifest is refused.
+    """A cluster at one time. `problem` is why the last pass or step failed, or why a manifest is refused.
 
     While nothing was observed, `is_observed` is off and all that follows from observing is empty. `registrations` and
     `offline_partitions` are None while no leader answers.
@@ -220,7 +166,7 @@ class ClusterView:
         is_drained = name in self.drained_pools and not is_controllers
         nodes = sorted(
             (member for member in members if member.is_desired or is_drained),
-            key=lambda one: one.seen.node_id,
+            key=lambda node: node.seen.node_id,
         )
         own = {member.seen.node_id for member in members}
         wanted = self.versions.get(name, frozenset())
@@ -265,15 +211,15 @@ def view_of(
         next=_next(steps, plan),
         lifecycle=desired.lifecycle if desired is not None else None,
         problem=problem,
-        cluster_id=next((one for one in known if one), None),
+        cluster_id=next((cluster_id for cluster_id in known if cluster_id), None),
         formed_as=formation.cluster_id if formation is not None else None,
         is_formed=formation is not None and formation.is_formed,
         is_observed=observed is not None,
         is_planned=plan is not None,
         is_ready=desired is not None and observed is not None and is_serving(desired, observed),
-        quorum=_quorum(observed) if observed is not None else None,
+        quorum=quorum_view(observed) if observed is not None else None,
         nodes=nodes,
-        registrations=_registrations(observed) if observed is not None else None,
+        registrations=registration_views(observed) if observed is not None else None,
         levels={**kafka.features, KRAFT_VERSION: kafka.quorum.kraft_version} if kafka is not None else {},
         asked_metadata_version=desired.metadata_version if desired is not None else None,
         offline_partitions=kafka.offline_partitions if kafka is not None else None,
@@ -328,7 +274,7 @@ def _next(steps: tuple[StepView, ...], plan: Plan | None) -> str:
     if steps:
         return f"waits for {steps[0].step.reason}"
     if plan.postponed:
-        until_ms = min(one.until_ms for one in plan.postponed)
+        until_ms = min(restart.until_ms for restart in plan.postponed)
         return (
             f"nothing to do before {opening(until_ms)}, when {len(plan.postponed)} node(s) may be restarted"
         )
@@ -350,7 +296,7 @@ def _steps(plan: Plan, label: Label) -> tuple[StepView, ...]:
     return _with_waits(
         StepView(
             step=step,
-            text=in_words(step, label),
+            text=step_text(step, label),
             what="" if isinstance(step, WaitFor) else action_words(step, label),
             is_due=place < due,
         )
@@ -378,11 +324,13 @@ def _node_ids(step: Step) -> set[int]:
 def _nodes(
     desired: DesiredCluster | None, observed: ObservedCluster, plan: Plan | None, label: Label
 ) -> tuple[NodeView, ...]:
-    postponed = {one.node_id: one.until_ms for one in (plan.postponed if plan is not None else ())}
+    postponed = {
+        restart.node_id: restart.until_ms for restart in (plan.postponed if plan is not None else ())
+    }
     wanted = {node.node_id: node for node in desired.nodes} if desired is not None else {}
     kafka = observed.kafka
     order = [
-        *(one for one in wanted if one in observed.nodes),
+        *(node_id for node_id in wanted if node_id in observed.nodes),
         *sorted(observed.nodes.keys() - wanted.keys()),
     ]
     return tuple(
@@ -409,88 +357,6 @@ def _leaving_volumes(desired: DesiredNode | None, seen: ObservedNode) -> tuple[i
     return () if desired is None else tuple(leaving_volumes(desired, seen))
 
 
-def _quorum(observed: ObservedCluster) -> QuorumView:
-    quorum = observed.quorum
-    if quorum is None:
-        known = tuple(
-            ReplicaView(node_id=node.node_id, directory_id=node.directory_id, state=node.state, is_voter=True)
-            for _, node in sorted(observed.nodes.items())
-            if node.role is Role.CONTROLLER
-        )
-        needed = majority(len(known))
-        return QuorumView(
-            described=None, voters=known, observers=(), majority=needed, caught_up=0, spare=-needed
-        )
-    voters = tuple(_replica(observed, quorum, one, is_voter=True) for _, one in sorted(quorum.voters.items()))
-    observers = tuple(
-        _replica(observed, quorum, one, is_voter=False)
-        for one in sorted(quorum.observers, key=lambda one: (one.node_id, one.directory_id or ""))
-        if _role_of(observed, one.node_id) is Role.CONTROLLER
-    )
-    caught_up = sum(voter.caught_up for voter in voters)
-    return QuorumView(
-        described=quorum,
-        voters=voters,
-        observers=observers,
-        majority=majority(len(voters)),
-        caught_up=caught_up,
-        spare=caught_up - majority(len(voters)),
-    )
-
-
-def _replica(
-    observed: ObservedCluster, quorum: ObservedQuorum, one: ObservedVoter, *, is_voter: bool
-) -> ReplicaView:
-    node = observed.nodes.get(one.node_id)
-    leader = quorum.voters.get(quorum.leader_id)
-    end = leader.log_end_offset if leader is not None else quorum.high_watermark
-    return ReplicaView(
-        node_id=one.node_id,
-        directory_id=one.directory_id,
-        state=node.state if node is not None else None,
-        endpoint=next(iter(one.endpoints.values()), None),
-        is_leader=is_voter and one.node_id == quorum.leader_id,
-        is_voter=is_voter,
-        caught_up=one.caught_up,
-        lag=max(0, end - one.log_end_offset),
-    )
-
-
-def _role_of(observed: ObservedCluster, node_id: int) -> Role:
-    """Returns the role of a replica of the log: observers are brokers, or controllers that are no voters."""
-    if (node := observed.nodes.get(node_id)) is not None:
-        return node.role
-    registration = observed.kafka.registrations.get(node_id) if observed.kafka is not None else None
-    return registration.role if registration is not None else Role.CONTROLLER
-
-
-def _registrations(observed: ObservedCluster) -> tuple[RegistrationView, ...] | None:
-    """Returns the registrations by node id; None while no leader answers."""
-    if observed.kafka is None:
-        return None
-    judged = judge(observed)
-    ghosts = frozenset(judged.ghosts)
-    blocks = _blocks(judged) if ghosts else {}
-    return tuple(
-        RegistrationView(
-            registration=one,
-            is_ghost=node_id in ghosts,
-            blocks=tuple(blocks.get(node_id, ())) if node_id in ghosts else (),
-        )
-        for node_id, one in sorted(observed.kafka.registrations.items())
-    )
-
-
-def _blocks(judged: ClusterFacts) -> dict[int, list[Block]]:
-    found: dict[int, list[Block]] = {}
-    for outlook in judged.outlooks():
-        for blocker in outlook.blockers:
-            if blocker.is_registered:
-                block = Block(feature=outlook.feature, highest=blocker.highest, target=outlook.target)
-                found.setdefault(blocker.node_id, []).append(block)
-    return found
-
-
 def _addresses(desired: DesiredCluster | None, observed: ObservedCluster) -> tuple[AddressView, ...]:
     published = {publication.address: publication for publication in observed.publications}
     wanted = {
@@ -500,8 +366,8 @@ def _addresses(desired: DesiredCluster | None, observed: ObservedCluster) -> tup
     }
 
     def holder(address: Address) -> tuple[int, str]:
-        one = published.get(address)
-        return wanted[address] if one is None else (one.node_id, one.listener)
+        publication = published.get(address)
+        return wanted[address] if publication is None else (publication.node_id, publication.listener)
 
     return tuple(
         AddressView(

@@ -6,9 +6,9 @@ from typing import Final
 
 from quorate_operator.planning.cluster import NodeState
 from quorate_operator.view.cluster import Health, NodeView
-from quorate_operator.view.wording import clock_time, iso_time
+from quorate_operator.view.texts import clock_time, iso_time
 from quorate_operator.web.html import Child, Html, element, fragment
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 TONES: Final[Mapping[Health, str]] = {
     Health.READY: "good",
@@ -78,7 +78,7 @@ def state(text: str, tone: str, node: NodeView | None) -> Html:
             again = f", {seen.exits_in_a_row} times in a row" if seen.exits_in_a_row > 1 else ""
             why.append(f"{seen.exit_reason}{again}")
         if seen.unreachable_host:
-            why.append("its machine does not answer")
+            why.append("its host does not answer")
     return fragment(
         said(text, tone),
         element("span", "; ".join(why), class_="why") if why else None,

@@ -42,7 +42,7 @@ def _render(child: Child) -> str:
         return child
     if isinstance(child, str | int):
         return escape(str(child))
-    return "".join(_render(one) for one in child)
+    return "".join(_render(part) for part in child)
 
 
 def _attribute(name: str, value: str | float | bool | None) -> str:

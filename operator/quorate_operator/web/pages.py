@@ -5,8 +5,8 @@ from typing import Final
 
 from quorate_operator.web.controls import Access, cluster_path, moment, pill
 from quorate_operator.web.html import Child, Html, element, fragment
-from quorate_operator.web.port import ClusterKey, ClusterSnapshot
 from quorate_operator.web.sections import cluster_sections
+from quorate_operator.web.snapshots import ClusterKey, ClusterSnapshot
 
 SECTIONS: Final = ("plan", "quorum", "brokers", "registrations", "addresses", "events")
 """The parts of a cluster's page that have a heading, in the order of the page."""

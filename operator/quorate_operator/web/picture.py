@@ -4,8 +4,8 @@ from math import cos, pi, sin
 from typing import Final
 
 from quorate_operator.planning.cluster import NodeState
-from quorate_operator.view.cluster import QuorumView, ReplicaView
-from quorate_operator.view.wording import counted
+from quorate_operator.view.quorum import QuorumView, ReplicaView
+from quorate_operator.view.texts import counted
 from quorate_operator.web.html import Html, element
 
 WIDTH: Final = 520
@@ -19,7 +19,7 @@ def quorum_picture(quorum: QuorumView) -> Html:
     radius, node_radius = (158, 36) if count <= 5 else (175, 30)
     centre_x, centre_y = WIDTH / 2, radius + node_radius + 14
     # The leader on top, the others clockwise behind it by id.
-    lead = next((place for place, one in enumerate(quorum.voters) if one.is_leader), 0)
+    lead = next((place for place, replica in enumerate(quorum.voters) if replica.is_leader), 0)
     ring = (*quorum.voters[lead:], *quorum.voters[:lead])
     spokes, nodes = [], []
     for place, voter in enumerate(ring):
@@ -38,7 +38,9 @@ def quorum_picture(quorum: QuorumView) -> Html:
     observers: list[Html] = []
     for row in rows:
         gap = WIDTH / (len(row) + 1)
-        observers += [_node(one, gap * place, below + 30, 26) for place, one in enumerate(row, start=1)]
+        observers += [
+            _node(replica, gap * place, below + 30, 26) for place, replica in enumerate(row, start=1)
+        ]
         below += 88
     return element(
         "svg",

@@ -1,18 +1,34 @@
-"""The parts of a cluster's page, each from its view. Pure; the server sends those that changed."""
+"""The sections of a cluster's page: plan, quorum, brokers, registrations, addresses, events. Pure."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION
 
-from quorate_operator.planning.cluster import Lifecycle
+from quorate_operator.planning.cluster import Lifecycle, NodeState, Publication, Reached, Role
 from quorate_operator.planning.steps import WaitFor
-from quorate_operator.view.cluster import ClusterView, StepView
-from quorate_operator.view.wording import counted, level_words
-from quorate_operator.web.controls import Access, form, moment, pill
-from quorate_operator.web.html import Child, Html, element, fragment, heading
-from quorate_operator.web.nodes import broker_section, quorum_section
-from quorate_operator.web.port import ClusterSnapshot
-from quorate_operator.web.registered import address_section, registration_section
+from quorate_operator.view.cluster import (
+    AddressView,
+    ClusterView,
+    NodeView,
+    StepView,
+)
+from quorate_operator.view.quorum import Block, RegistrationView, ReplicaView
+from quorate_operator.view.texts import UNKNOWN, counted, level_words, size_words
+from quorate_operator.web.controls import Access, form, moment, pill, restart_form, said, state
+from quorate_operator.web.html import (
+    ROWS_SHOWN_MAX,
+    Child,
+    Html,
+    element,
+    fragment,
+    heading,
+    more,
+    row,
+    table,
+)
+from quorate_operator.web.picture import quorum_picture, spare_words, tone_of
+from quorate_operator.web.snapshots import ClusterKey, ClusterSnapshot
 
 STEPS_SHOWN_MAX: Final = 40
 EVENTS_SHOWN_MAX: Final = 50
@@ -54,7 +70,7 @@ def _summary(snapshot: ClusterSnapshot, view: ClusterView, access: Access) -> Ht
     if view.offline_partitions:
         offline = counted(view.offline_partitions, "partition", "partitions")
         facts.append(("Offline", element("strong", offline, class_="bad")))
-    facts.append(("Last look", moment(snapshot.at_ms)))
+    facts.append(("Last observation", moment(snapshot.at_ms)))
     return fragment(
         element("p", pill(view.health), " ", view.next, class_="lead"),
         element("p", element("strong", "Problem: "), view.problem, class_="box bad")
@@ -140,3 +156,217 @@ def _events(snapshot: ClusterSnapshot) -> Html:
         for event in reversed(latest)
     ]
     return fragment(title, element("ol", items, class_="events"))
+
+
+def quorum_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
+    """Returns a picture of the quorum, and a row for each controller."""
+    title = heading("quorum", "Quorum")
+    quorum = view.quorum
+    if quorum is None:
+        return fragment(title, nothing_observed())
+    if not quorum.voters:
+        return fragment(title, element("p", "There are no controllers yet.", class_="quiet"))
+    columns = ["Controller", "Role", "State", "Lag", "Directory id", *(["Actions"] if access.csrf else [])]
+    nodes = {node.seen.node_id: node for node in view.nodes if node.seen.role is Role.CONTROLLER}
+    replicas = (*quorum.voters, *quorum.observers)
+    rows = [_controller_row(key, nodes.get(replica.node_id), replica, access) for replica in replicas]
+    idle = sorted(nodes.keys() - {replica.node_id for replica in replicas})
+    rows += [_idle_controller_row(nodes[node_id], len(columns)) for node_id in idle]
+    return fragment(
+        title,
+        element(
+            "div",
+            element("figure", quorum_picture(quorum), element("figcaption", spare_words(quorum))),
+            table("Controllers", columns, rows),
+            class_="beside",
+        ),
+    )
+
+
+def nothing_observed() -> Html:
+    return element("p", "Nothing was observed yet.", class_="quiet")
+
+
+def _controller_row(key: ClusterKey, node: NodeView | None, replica: ReplicaView, access: Access) -> Html:
+    role = "leader" if replica.is_leader else "voter" if replica.is_voter else "observer"
+    cells: list[Child] = [
+        role,
+        state(str(replica.state) if replica.state is not None else "not here", tone_of(replica), node),
+        UNKNOWN if replica.lag is None else counted(replica.lag, "record", "records"),
+        element("code", replica.directory_id) if replica.directory_id else UNKNOWN,
+    ]
+    if access.csrf is not None:
+        cells.append(restart_form(key, node, access.csrf))
+    return row(replica.node_id, cells)
+
+
+def _idle_controller_row(node: NodeView, columns: int) -> Html:
+    seen = node.seen
+    cells: list[Child] = ["no voter", state(str(seen.state), "warn", node), UNKNOWN]
+    cells.append(element("code", seen.directory_id) if seen.directory_id else UNKNOWN)
+    return row(seen.node_id, [*cells, *[""] * (columns - 1 - len(cells))])
+
+
+def broker_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
+    title = heading("brokers", "Brokers")
+    if not view.is_observed:
+        return fragment(title, nothing_observed())
+    nodes = sorted(
+        (node for node in view.nodes if node.seen.role is Role.BROKER), key=lambda node: node.seen.node_id
+    )
+    if not nodes:
+        return fragment(title, element("p", "No broker is desired.", class_="quiet"))
+    columns = [
+        "Broker",
+        "State",
+        "Leads",
+        "Replicas",
+        "Used",
+        "Free",
+        "Rack",
+        *(["Actions"] if access.csrf else []),
+    ]
+    rows = [_broker_row(key, node, access) for node in nodes[:ROWS_SHOWN_MAX]]
+    return fragment(title, table("Brokers", columns, rows), more(len(nodes)))
+
+
+def _broker_row(key: ClusterKey, node: NodeView, access: Access) -> Html:
+    seen, registration, load = node.seen, node.registration, node.load
+    text, tone = str(seen.state), _tone(seen.state)
+    if registration is not None and registration.in_controlled_shutdown:
+        text, tone = f"{text}, leaving", "warn"
+    elif registration is not None and registration.fenced:
+        text, tone = f"{text}, fenced", "warn" if seen.state.runs else tone
+    cells: list[Child] = [
+        state(text, tone, node),
+        load.leaders if load is not None else UNKNOWN,
+        load.replicas if load is not None else UNKNOWN,
+        size_words(load.used_bytes if load is not None else None),
+        size_words(load.free_bytes if load is not None else None),
+        (registration.rack if registration is not None else None) or UNKNOWN,
+    ]
+    if access.csrf is not None:
+        cells.append(restart_form(key, node, access.csrf))
+    return row(seen.node_id, cells)
+
+
+def _tone(node_state: NodeState) -> str:
+    if node_state is NodeState.READY:
+        return "good"
+    return "bad" if node_state is NodeState.CRASHED else "warn"
+
+
+def registration_section(view: ClusterView) -> Html:
+    """Returns every registration, ghosts first, and what they block."""
+    title = heading("registrations", "Registrations")
+    if not view.is_observed:
+        return fragment(title, nothing_observed())
+    if view.registrations is None:
+        nothing = element("p", "They are not known while no leader answers.", class_="quiet")
+        return fragment(title, nothing)
+    if not view.registrations:
+        return fragment(title, element("p", "No node is registered yet.", class_="quiet"))
+    found = sorted(
+        view.registrations,
+        key=lambda found: (not found.is_ghost, found.registration.role, found.registration.node_id),
+    )
+    columns = ["Node", "Role", "State", "metadata.version", "Endpoints"]
+    rows = [_registration_row(registration) for registration in found[:ROWS_SHOWN_MAX]]
+    boxes = [
+        element(
+            "div",
+            element("strong", f"Ghost {ghost.registration.node_id}"),
+            " ",
+            _ghost_words(ghost.blocks),
+            class_="box warn",
+        )
+        for ghost in found
+        if ghost.is_ghost
+    ]
+    return fragment(title, boxes, table("Registrations", columns, rows), more(len(found)))
+
+
+def _ghost_words(blocks: Sequence[Block]) -> str:
+    if not blocks:
+        return "is registered and gone. It blocks no feature level today."
+    blocked = "; ".join(
+        f"{block.feature} above {block.highest}, other nodes support up to {block.target}" for block in blocks
+    )
+    return f"is registered and gone, and blocks {blocked}."
+
+
+def _registration_row(view: RegistrationView) -> Html:
+    registration = view.registration
+    if view.is_ghost:
+        word = said("ghost", "bad")
+    elif registration.fenced:
+        word = said("fenced", "warn")
+    elif registration.in_controlled_shutdown:
+        word = said("leaving", "warn")
+    else:
+        word = said("in use", "good")
+    lowest, highest = registration.features.get(METADATA_VERSION, (0, 0))
+    ends = [
+        element("div", f"{name} ", element("code", str(at)))
+        for name, at in sorted(registration.endpoints.items())
+    ]
+    return row(
+        registration.node_id,
+        [str(registration.role), word, f"{lowest} to {highest}" if highest else UNKNOWN, ends or "none"],
+    )
+
+
+def address_section(view: ClusterView) -> Html:
+    """Returns every desired or published address, and where it leads."""
+    title = heading("addresses", "Addresses")
+    if not view.is_observed:
+        return fragment(title, nothing_observed())
+    if not view.addresses:
+        return fragment(title, element("p", "No address is published.", class_="quiet"))
+    cluster_id = view.cluster_id if view.registrations is not None else None
+    rows = [_address_row(address, cluster_id) for address in view.addresses[:ROWS_SHOWN_MAX]]
+    columns = ["Address", "Node", "Listener", "Window", "Reached", "Clients"]
+    return fragment(title, table("Addresses", columns, rows), more(len(view.addresses)))
+
+
+def _address_row(view: AddressView, cluster_id: str | None) -> Html:
+    published = view.publication
+    return row(
+        element("code", str(view.address)),
+        [
+            view.node_id,
+            view.listener,
+            _window(published, view.is_desired),
+            _reached(view.reached, view.node_id, cluster_id),
+            UNKNOWN if published is None or published.connections is None else published.connections,
+        ],
+    )
+
+
+def _window(publication: Publication | None, is_wanted: bool) -> Child:
+    if publication is None:
+        return element("span", "not published here", class_="quiet")
+    if publication.retired_at_ms is not None:
+        return [element("span", "retired", class_="state calm"), " ", moment(publication.retired_at_ms)]
+    word = "current" if is_wanted else "leaving"
+    return [
+        element("span", word, class_="state good" if is_wanted else "state warn"),
+        " ",
+        moment(publication.since_ms),
+    ]
+
+
+def _reached(reached: Reached | None, node_id: int, cluster_id: str | None) -> Child:
+    if reached is None:
+        return element("span", "not probed", class_="quiet")
+    if reached.error is not None:
+        return said(reached.error, "bad long")
+    if reached.is_anonymous:
+        return said("a node with a trusted certificate", "good")
+    if cluster_id is not None and reached.cluster_id not in (None, cluster_id):
+        return said(f"another cluster, {reached.cluster_id}", "bad")
+    if reached.node_id is None:
+        return said("this cluster; the node is unknown", "warn")
+    if reached.node_id != node_id:
+        return said(f"node {reached.node_id} instead", "bad")
+    return said("the right node", "good")

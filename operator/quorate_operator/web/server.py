@@ -13,7 +13,14 @@ from quorate_protocol.bounded_http.server import HttpServer
 from quorate_protocol.counted_address import counted_address
 
 from quorate_operator import clock
-from quorate_operator.web.allowed_hosts import AllowedHosts
+from quorate_operator.web.access import (
+    AllowedHosts,
+    Session,
+    Sessions,
+    StreamShares,
+    TooManyFailuresError,
+    TooManyStreamsError,
+)
 from quorate_operator.web.controls import Access, cluster_path
 from quorate_operator.web.html import Html
 from quorate_operator.web.limits import LimitLog
@@ -25,11 +32,8 @@ from quorate_operator.web.pages import (
     not_found_page,
     refused_page,
 )
-from quorate_operator.web.port import ClusterKey, CommandError, Commands
 from quorate_operator.web.sections import cluster_sections
-from quorate_operator.web.sessions import Session, Sessions, TooManyFailuresError
-from quorate_operator.web.snapshots import SnapshotRegistry
-from quorate_operator.web.streams import StreamShares, TooManyStreamsError
+from quorate_operator.web.snapshots import ClusterKey, CommandError, Commands, SnapshotRegistry
 
 COOKIE: Final = "quorate-session"
 BOUNDS: Final = HttpBounds(
@@ -209,7 +213,7 @@ class StatusPage:
         try:
             name = self._sessions.unlock(token, _address_of(request), clock.now_ms())
         except TooManyFailuresError:
-            text = "Too many wrong tokens from your address in the last minute; no further one is looked at."
+            text = "Too many wrong tokens from your address in the last minute; no further token is compared."
             return self._refuse(request, 429, "Too many attempts", text)
         if name is None:
             return self._refuse(request, 403, "Wrong token", "This is not the token of this page.")

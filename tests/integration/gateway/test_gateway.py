@@ -147,7 +147,7 @@ def test_probes_report_the_node_that_answers(gatekeeper: Gatekeeper) -> None:
     for node_id in nodes:
         reported = reached[gatekeeper.address(node_id)]
         assert (reported.cluster_id, reported.node_id, reported.error) == (cluster_id, node_id, None)
-    for where, error in ((nobody, "refused"), (nowhere, "not known"), (silent, "no answer")):
+    for where, error in ((nobody, "refused"), (nowhere, "not known"), (silent, "no response")):
         assert (reached[where].cluster_id, reached[where].node_id) == (None, None)
         assert error in (reached[where].error or "")
     known = frozenset({gatekeeper.address(0)})

@@ -21,11 +21,10 @@ from quorate_controller.node.status import NodeStatus
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.http import HttpPages
 from quorate_controller.server.metrics import MetricsPage, Usage
-from quorate_operator.handlers.health import Pulse, health_server
+from quorate_operator.handlers.health import Liveness, health_server
 from quorate_operator.handlers.metrics import OperatorMetrics
-from quorate_operator.web.port import ClusterKey, CommandError
 from quorate_operator.web.server import COOKIE, StatusPage
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, CommandError, SnapshotRegistry
 from quorate_protocol import bounded_http
 from quorate_protocol.bounded_http.server import HttpServer
 
@@ -265,7 +264,7 @@ def _controller_pages() -> Callable[[bytes], bytes]:
 
 @cache
 def _operator_pages() -> Callable[[bytes], bytes]:
-    return Site(health_server(Pulse(), OperatorMetrics()), _loop()).ask
+    return Site(health_server(Liveness(), OperatorMetrics()), _loop()).ask
 
 
 @cache

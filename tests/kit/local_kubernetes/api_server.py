@@ -36,7 +36,7 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """Where the programs of a control plane are; `kubectl` is None where there is none."""
+    """Where the programs of a control plane are; `kubectl` is None where it is missing."""
 
     etcd: Path
     api_server: Path
@@ -107,7 +107,7 @@ class ApiServer:
     def close(self) -> None:
         """End it, the API server first; its directory stays."""
         for service in reversed(self._services):
-            # Nothing here is needed again, and an orderly end takes a minute while anybody watches.
+            # Nothing here is needed again, and an orderly end takes a minute while watches are open.
             service.stop(signal.SIGKILL)
         self._services.clear()
 
@@ -152,7 +152,7 @@ class ApiServer:
             os.environ,
         )
         self._services.append(etcd)
-        etcd.wait_until(lambda: _answers(f"{clients}/health"), READY_TIMEOUT_S)
+        etcd.wait_until(lambda: _is_up(f"{clients}/health"), READY_TIMEOUT_S)
         key = self.directory / "service-accounts.key"
         api_server = Service(
             "kube-apiserver",
@@ -173,7 +173,7 @@ class ApiServer:
         api_server.wait_until(self._is_ready, READY_TIMEOUT_S)
 
     def _is_ready(self) -> bool:
-        return self.ca_file.is_file() and _answers(f"{self.url}/readyz", self.ca_file, self._token)
+        return self.ca_file.is_file() and _is_up(f"{self.url}/readyz", self.ca_file, self._token)
 
 
 def find_programs(environment: Mapping[str, str]) -> Programs:
@@ -193,7 +193,7 @@ def _write_secret(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _answers(url: str, ca_file: Path | None = None, token: str = "") -> bool:
+def _is_up(url: str, ca_file: Path | None = None, token: str = "") -> bool:
     """Whether a GET of this address succeeds."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:

@@ -13,7 +13,7 @@ from kit.local_kubernetes.processes import run
 
 SUITE = "bookworm"  # its systemd still accepts cgroup v1
 TIMEOUT_S = 900
-# What nobody reads in a container.
+# Documentation and the like, which a container does not need.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*/*", "/usr/share/locale/*", "/usr/share/info/*")
 
 

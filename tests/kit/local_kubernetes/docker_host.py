@@ -3,7 +3,7 @@
 Our own lives in namespaces of its own: process ids, mounts and network. Its bridges and firewall rules are not the
 machine's, its containers have no way out of the machine, and when its first process ends, however that happens, the
 kernel ends every other and takes mounts and interfaces away. What is left to do is to remove files and cgroups. A
-daemon may stay when the program that started it ends: whoever knows its directory finds it again.
+daemon may stay when the program that started it ends: a program that knows its directory finds it again.
 """
 
 import fcntl
@@ -118,7 +118,7 @@ class OwnDocker:
         self._service = Service(
             "dockerd", command, log, environment, dies_with_us=not stays, inherited=[lock.fileno()]
         )
-        self._service.wait_until(lambda: answers(self.environment), START_TIMEOUT_S)
+        self._service.wait_until(lambda: is_running(self.environment), START_TIMEOUT_S)
         (init,) = psutil.Process(self._service.pid).children()
         self._init = init.pid
         (self.directory / _STATE).write_text(json.dumps({"init": self._init, "sysctls": self._sysctls}))
@@ -147,7 +147,7 @@ def docker_host(environment: Mapping[str, str], *, stays: bool = False) -> Docke
     With QUORATE_DOCKER=own, the machine's Docker is not used: for machines where it reaches no registry. Ours ends
     with this process unless it `stays`.
     """
-    if environment.get("QUORATE_DOCKER") != "own" and answers(environment):
+    if environment.get("QUORATE_DOCKER") != "own" and is_running(environment):
         return RunningDocker(environment)
     search = environment.get("PATH", os.defpath)
     absent = [name for name in _NEEDED if shutil.which(name, path=search) is None]
@@ -160,7 +160,7 @@ def docker_host(environment: Mapping[str, str], *, stays: bool = False) -> Docke
     return OwnDocker.start(environment, stays=stays)
 
 
-def answers(environment: Mapping[str, str]) -> bool:
+def is_running(environment: Mapping[str, str]) -> bool:
     """Whether a Docker daemon can be asked."""
     with suppress(OSError, subprocess.TimeoutExpired):
         ran = subprocess.run(
@@ -197,6 +197,6 @@ def _remove(directory: Path) -> None:
     """Remove a daemon's files, and its cgroups: directories that only the kernel fills."""
     for root in (CGROUPS, *CGROUPS.glob("*/")):
         for top, _, _ in os.walk(root / directory.name, topdown=False):
-            with suppress(OSError):  # one that is not empty yet is removed by whoever starts next
+            with suppress(OSError):  # a directory that is not empty yet is removed by the next start
                 Path(top).rmdir()
     shutil.rmtree(directory, ignore_errors=True)

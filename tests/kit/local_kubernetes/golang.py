@@ -49,7 +49,7 @@ def cache(environment: Mapping[str, str]) -> Path:
 def programs(names: Sequence[str], environment: Mapping[str, str], progress: Progress) -> dict[str, Path]:
     """The paths of these programs, built if they are not in the cache. Raises LocalKubernetesError.
 
-    `progress` is told, in a few words, what takes time.
+    `progress` gets a line for each step that takes time.
     """
     target = cache(environment) / "bin"
     paths = {name: target / _file_name(name) for name in names}

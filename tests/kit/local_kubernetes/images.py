@@ -109,7 +109,7 @@ def build_lake_image(docker: DockerHost, environment: Mapping[str, str], progres
 
 
 def codec_options(context: Path, environment: Mapping[str, str], progress: Progress) -> list[str]:
-    """Put the wheel of the compiled codec into a context, built if need be. Returns what the build is told then.
+    """Put the wheel of the compiled codec into a context, built if need be. Returns the build argument for it.
 
     Without cargo, or where it would build for another system, the image runs the codec in Python. Raises
     LocalKubernetesError.
@@ -176,7 +176,11 @@ def _wheels(extras: Sequence[str], environment: Mapping[str, str], progress: Pro
             described = tomllib.loads(project.read_text())
             wanted = [
                 *described["project"]["dependencies"],
-                *(one for extra in extras for one in described["project"]["optional-dependencies"][extra]),
+                *(
+                    requirement
+                    for extra in extras
+                    for requirement in described["project"]["optional-dependencies"][extra]
+                ),
                 *described["build-system"]["requires"],
             ]
             with tempfile.TemporaryDirectory(prefix=".wheels-", dir=target.parent) as scratch:
@@ -192,7 +196,7 @@ def _fetch_wheels(
     options = ("--quiet", "--disable-pip-version-check", f"--constraint={constraints}")
     target.mkdir()
     for name in _ONLY_SOURCES:
-        if any(one.startswith(name) for one in wanted):
+        if any(requirement.startswith(name) for requirement in wanted):
             command = [*pip, "wheel", *options, "--no-deps", f"--wheel-dir={target}", name]
             run(command, BUILD_TIMEOUT_S, environment=environment, directory=ROOT)
     command = [

@@ -26,9 +26,9 @@ READY_TIMEOUT = "120s"
 _TOOLS = ("kind", "kubectl", "helm")
 ZONES = ("a", "b", "c")  # a cluster with a worker in each can hold what is spread over three
 ZONE_LABEL = "topology.kubernetes.io/zone"
-# That of kubeadm, but for names outside the cluster: there is no name server to ask for them, and each question would
-# wait some seconds for one. Java asks inside its only network thread, so that a broker that looks for a pod that is
-# gone would do nothing else meanwhile.
+# The Corefile of kubeadm, without forwarding of names outside the cluster: no name server exists for them, and each
+# query would wait some seconds. Java resolves names inside its only network thread: a broker that resolves the
+# name of a deleted pod would do nothing else meanwhile.
 _COREFILE = """\
 cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
     errors

@@ -2,7 +2,7 @@
 
 Its parts are those of kind's own image, with three differences: it has no kindnetd, whose place `kind_cluster`
 takes; storage comes from local-path-provisioner, as there, in an image of ours; and containerd and systemd are
-Debian's, told to manage without what small test machines refuse (see `_adapt`).
+Debian's, configured without what small test machines refuse (see `_adapt`).
 """
 
 import hashlib

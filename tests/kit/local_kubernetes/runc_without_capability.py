@@ -1,4 +1,4 @@
-"""runc for machines where CAP_SYS_RESOURCE is missing: nobody is given it, and no oom score is lowered.
+"""runc for machines where CAP_SYS_RESOURCE is missing: no container gets it, and no oom score is lowered.
 
 Arguments: the real runc, and what it was called with. Imports next to nothing, since it runs for every command in a
 container.

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from kit.operator_model.desired_spec import DesiredSpec
 from kit.operator_model.steps import apply
-from kit.operator_model.wish import Wish
 from kit.operator_model.world import REGISTRATION_LEVEL, Node, Partition, World
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, PartitionId, Role
 from quorate_operator.planning.planner import plan
@@ -21,9 +21,9 @@ PLAN_STEP_MS = 1000
 
 @dataclass
 class Cluster:
-    """A wish, a world, and the operator between them. `history` is printed when a test fails."""
+    """A specification, a world, and the operator between them. `history` is printed when a test fails."""
 
-    wish: Wish
+    spec: DesiredSpec
     seed: int
     world: World = field(init=False)
     history: list[str] = field(default_factory=list)
@@ -34,8 +34,8 @@ class Cluster:
     def desired(self) -> DesiredCluster:
         """The current desired state."""
         formation = self.world.formation
-        is_static = not self.wish.dynamic if formation is None else formation.is_static
-        return self.wish.desired(is_static=is_static)
+        is_static = not self.spec.dynamic if formation is None else formation.is_static
+        return self.spec.desired(is_static=is_static)
 
     def plan(self) -> Plan:
         """The plan of this moment."""
@@ -139,8 +139,8 @@ class Cluster:
         controllers = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
         assert set(world.voters) == controllers
         assert world.sound_voters() == controllers
-        assert world.features["metadata.version"] == metadata_version_named(self.wish.metadata_version)
-        assert (world.kraft_version == 1) == self.wish.dynamic
+        assert world.features["metadata.version"] == metadata_version_named(self.spec.metadata_version)
+        assert (world.kraft_version == 1) == self.spec.dynamic
         assert not [one for one in world.nodes.values() if one.process and one.node_id not in wanted]
         self._check_leftovers(set(wanted))
 

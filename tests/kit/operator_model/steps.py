@@ -6,7 +6,7 @@ in the middle of it; every step must be good for being done again.
 
 from dataclasses import replace
 
-from kit.operator_model.wish import OVERLAP_MS
+from kit.operator_model.desired_spec import OVERLAP_MS
 from kit.operator_model.world import (
     CLUSTER_ID,
     FEATURES,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from kit.operator_model.wish import OVERLAP_MS
+from kit.operator_model.desired_spec import OVERLAP_MS
 from quorate_operator.gateway.readiness import state_of
 from quorate_operator.planning.cluster import (
     Address,
@@ -29,7 +29,7 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
-from quorate_operator.runtime.verifying import NamesLook
+from quorate_operator.runtime.verifications import NameProbes
 
 CLUSTER_ID = "model-cluster-id-00000"
 _OTHER_FEATURES = {
@@ -516,7 +516,7 @@ class World:
                 reached[address] = Reached(at_ms=self.now_ms, error="connection refused")
             else:
                 reached[address] = Reached(at_ms=self.now_ms, node_id=node_id, cluster_id=CLUSTER_ID)
-        look = NamesLook(cluster_id=CLUSTER_ID, nodes=seen, probes=reached, now_ms=self.now_ms)
+        look = NameProbes(cluster_id=CLUSTER_ID, nodes=seen, probes=reached, now_ms=self.now_ms)
         verified = look.verified(desired, self.verifications)
         self.verifications = tuple(one for known in verified.values() for one in known)
         return look.with_verified(self.verifications)

@@ -35,7 +35,7 @@ class Issuer:
                 raise
             return None
 
-    def tell(self, *conditions: tuple[str, str, str, str]) -> None:
+    def set_conditions(self, *conditions: tuple[str, str, str, str]) -> None:
         """Write conditions: type, status, reason and message of each."""
         reported = [
             {"type": kind, "status": status, "reason": reason, "message": message}
@@ -64,7 +64,7 @@ class Issuer:
         }
         annotations = {f"{GROUP}/certificate-name": self._name}
         self._operated.put_secret(spec["secretName"], texts, annotations)
-        self.tell(("Ready", "True", "Ready", "Certificate is up to date and has not expired"))
+        self.set_conditions(("Ready", "True", "Ready", "Certificate is up to date and has not expired"))
         return both
 
 

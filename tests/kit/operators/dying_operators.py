@@ -83,8 +83,8 @@ def final_state(operated: Operated, *names: str) -> dict[str, Any]:
     cluster = ask(lambda client: client.describe_cluster())
     status = operated.status()
     state = {
-        "voters": {one.node_id: uuid_to_text(one.directory_id) for one in quorum.voters},
-        "endpoints": {one: str(endpoints) for one, endpoints in sorted(quorum.nodes.items())},
+        "voters": {voter.node_id: uuid_to_text(voter.directory_id) for voter in quorum.voters},
+        "endpoints": {node_id: str(endpoints) for node_id, endpoints in sorted(quorum.nodes.items())},
         "registrations": {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes},
         "levels": (status["metadataVersion"], status["quorum"]["kraftVersion"]),
         "formation": {
@@ -116,10 +116,10 @@ def _objects(operated: Operated) -> dict[str, object]:
         ANNOTATION_VERIFIED,
     )
     objects: dict[str, object] = {
-        f"{type(one).__name__} {one.metadata.name}": {
-            name: value for name, value in (one.metadata.annotations or {}).items() if name in reported
+        f"{type(item).__name__} {item.metadata.name}": {
+            name: value for name, value in (item.metadata.annotations or {}).items() if name in reported
         }
-        for one in found
+        for item in found
     }
     for service in core.list_namespaced_service(namespace, label_selector=MANAGED).items:
         objects[f"Service {service.metadata.name}"] = service.spec.selector

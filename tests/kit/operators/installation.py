@@ -183,11 +183,11 @@ class Installation:
         return {each["type"]: each["status"] for each in status.get("conditions", [])}
 
     def voters(self) -> list[int]:
-        """The ids of the voters, as the quorum's leader tells."""
+        """The ids of the voters, from the quorum's leader."""
         return sorted(each["nodeId"] for each in self.voter_statuses())
 
     def voter_statuses(self) -> list[dict[str, Any]]:
-        """The voters, as the quorum's leader tells."""
+        """The voters, from the quorum's leader."""
         found: list[dict[str, Any]] = self.get("kafkacontroller", QUORUM).get("status", {}).get("voters", [])
         return found
 

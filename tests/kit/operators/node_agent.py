@@ -168,10 +168,10 @@ class _Pod(threading.Thread):
         restarts = 0
         while not self._leaving.is_set():
             self._prepare()
-            for one in others:
-                known = self._side_cars.get(one["name"])
+            for other in others:
+                known = self._side_cars.get(other["name"])
                 if known is None or known.process.poll() is not None:
-                    self._side_cars[one["name"]] = self._made(one, volume)
+                    self._side_cars[other["name"]] = self._made(other, volume)
             container = self._start(spec, volume)
             ready = False
             while container.process.poll() is None and not self._leaving.wait(PROBE_EVERY_S):
@@ -251,7 +251,7 @@ class _Pod(threading.Thread):
                 config = self.agent.config_of(configured["name"])
             if secret := source.get("secret"):
                 found = self.agent.secret_of(secret["secretName"])
-                keys = [one["key"] for one in secret["items"]] if "items" in secret else list(found or ())
+                keys = [item["key"] for item in secret["items"]] if "items" in secret else list(found or ())
                 is_whole = found is not None and all(key in found for key in keys)
                 secrets[mounts[source["name"]]] = (
                     {key: (found or {})[key] for key in keys} if is_whole else None
@@ -310,7 +310,7 @@ class _Pod(threading.Thread):
                 return False
             return True
         if asked := probe.get("httpGet"):
-            port = next(one["containerPort"] for one in spec["ports"] if one["name"] == asked["port"])
+            port = next(port["containerPort"] for port in spec["ports"] if port["name"] == asked["port"])
             url = f"http://{self.address}:{port}{asked['path']}"
             try:
                 with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S) as response:
@@ -343,7 +343,9 @@ class _Pod(threading.Thread):
     def _passes_gates(self) -> bool:
         """Whether every condition that the pod's readiness waits for holds, as the API server has it."""
         holding = {
-            one["type"] for one in self.known["status"].get("conditions") or () if one["status"] == "True"
+            condition["type"]
+            for condition in self.known["status"].get("conditions") or ()
+            if condition["status"] == "True"
         }
         return all(gate["conditionType"] in holding for gate in self.body["spec"].get("readinessGates", ()))
 
@@ -419,7 +421,7 @@ class NodeAgent:
         return f"{self._network}.{node_id % 100 + (10 if node_id >= 1000 else 110)}"
 
     def localized(self, text: str, address: str, places: Mapping[str, str]) -> str:
-        """A text of a pod as it is for a process of this machine; what clients are told stays as it is."""
+        """A text of a pod as it is for a process of this machine; addresses for clients stay."""
         reported = [line for line in text.splitlines() if line.startswith(ADVERTISED)]
         text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(ADVERTISED))
         name = re.compile(rf"([a-z0-9-]+)\.[a-z0-9-]+\.{self._namespace}\.svc")
@@ -484,9 +486,9 @@ class NodeAgent:
     def _run(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):
             with suppress(ApiException, OSError):
-                self._look()
+                self._sync_volumes()
 
-    def _look(self) -> None:
+    def _sync_volumes(self) -> None:
         claims = self._list("persistentvolumeclaims")
         pods = {
             pod["metadata"]["name"]: pod

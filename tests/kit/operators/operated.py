@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes.client
+from kit.asking import Asking
 from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
 from kit.loop_thread import LoopThread
@@ -21,7 +22,7 @@ from kit.operators.node_agent import NodeAgent, Object
 from kit.waiting import eventually
 from kubernetes.client import ApiException
 from quorate_operator.planning.cluster import Address
-from quorate_operator.runtime.local.forwarding import Forwarder
+from quorate_operator.runtime.local.forwarders import Forwarder
 
 GROUP, VERSION = "quorate.dev", "v1alpha1"
 QUORUM = "quorum"
@@ -269,15 +270,15 @@ class Operated:
         return self._read("kafkacontrollers", QUORUM)
 
     def status(self) -> Object:
-        """Its status; empty while there is none."""
+        """Its status; empty until it is written."""
         return dict((self.resource() or {}).get("status") or {})
 
     def condition(self, kind: str) -> Object:
-        """One condition of the KafkaController; empty while there is none."""
+        """A condition of the KafkaController; empty until it is written."""
         return condition_of(self.resource(), kind)
 
     def brokers_condition(self, kind: str, name: str = BROKERS) -> Object:
-        """One condition of a KafkaBroker; empty while there is none."""
+        """A condition of a KafkaBroker; empty until it is written."""
         return condition_of(self.brokers(name), kind)
 
     # Looking
@@ -299,6 +300,14 @@ class Operated:
     def pod_uids(self) -> set[str]:
         """The uids of the pods that are there."""
         return {str(pod.metadata.uid) for pod in self.core.list_namespaced_pod(self.namespace).items}
+
+    def asking(self, broker_id: int, pool: str = BROKERS) -> Asking:
+        """Asks a broker at the address of its pod."""
+        return Asking(servers=f"{self.agent.address_of(f'{pool}-{broker_id}')}:{BROKER_PORT}")
+
+    def refusals(self) -> list[dict[str, str]]:
+        """The refusals in the status of the KafkaController."""
+        return list(self.status().get("refusals") or ())
 
     def claims(self) -> list[str]:
         """The names of the claims that are there."""
@@ -323,14 +332,14 @@ class Operated:
             status.get("observedGeneration") == resource["metadata"]["generation"]
             and not status.get("plan")
             and condition_of(resource, "Ready").get("status") == "True"
-            and [one["nodeId"] for one in status["brokers"]] == list(node_ids)
+            and [broker["nodeId"] for broker in status["brokers"]] == list(node_ids)
         )
 
     def settled(self, *node_ids: int, voters: bool = True) -> bool:
         """Whether these controllers run, are the voters, and nothing is left to do for the spec as it is."""
         resource = self.resource() or {}
         status = resource.get("status") or {}
-        conditions = {one["type"]: one for one in status.get("conditions", ())}
+        conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
         return (
             status.get("observedGeneration") == resource["metadata"]["generation"]
             and not status.get("plan")
@@ -345,7 +354,7 @@ class Operated:
         self.wait(lambda: self.settled(*node_ids), f"voters {node_ids} and nothing left to do", timeout_s)
 
     def wait(self, look: Callable[[], object], what: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Wait for something; tells status, pods and the operator's last lines when it does not come."""
+        """Wait for a state; a timeout reports status, pods and the operator's last lines."""
         eventually(look, timeout_s, what, self._seen)
 
     def _read(self, plural: str, name: str) -> Object | None:
@@ -370,14 +379,14 @@ class Operated:
 
 
 def condition_of(resource: Object | None, kind: str) -> Object:
-    """A condition of a resource; empty while there is none."""
+    """A condition of a resource; empty until it is written."""
     conditions = ((resource or {}).get("status") or {}).get("conditions", ())
     return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 @contextmanager
 def forwarded(pairs: Sequence[tuple[Address, Address]]) -> Iterator[None]:
-    """The first address of each pair leads to the second, as a balancer of somebody else would have it."""
+    """The first address of each pair leads to the second, as an external load balancer does."""
     loop = LoopThread("forwarders of addresses")
     forwarders = [Forwarder(address, target) for address, target in pairs]
     try:

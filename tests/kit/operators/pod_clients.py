@@ -1,4 +1,4 @@
-"""Clients in pods that work without pause while a cluster is changed; each tells what was acknowledged to it."""
+"""Clients in pods that work without pause while a cluster is changed, and report what was acknowledged."""
 
 import json
 from dataclasses import dataclass, field

@@ -22,8 +22,8 @@ _SMALL: dict[str, Any] = {
 def production() -> list[dict[str, Any]]:
     """The objects of the example. They ask for less processor and memory; everything else is as it is written."""
     objects: list[dict[str, Any]] = list(yaml.safe_load_all(PRODUCTION.read_text()))
-    for one in objects:
-        one["spec"]["template"]["resources"] = _SMALL[one["kind"]]
+    for item in objects:
+        item["spec"]["template"]["resources"] = _SMALL[item["kind"]]
     return objects
 
 

@@ -86,10 +86,10 @@ class Rebalances(InClusters):
         resources = [DEFAULTS, ConfigResource(ConfigResourceType.TOPIC, TOPIC)]
         described = self.ask(lambda client: client.describe_configs(resources))
         return {
-            one.name: one.value
+            entry.name: entry.value
             for resource in resources
-            for one in described[resource]
-            if "replication.throttled" in one.name and one.value
+            for entry in described[resource]
+            if "replication.throttled" in entry.name and entry.value
         }
 
     def is_even(self) -> bool:
@@ -135,11 +135,11 @@ def producing(servers: str) -> Iterator[set[int]]:
         while not stop.wait(0.02):
             here = number
 
-            def told(error: object, _: object, here: int = here) -> None:
+            def delivered(error: object, _: object, here: int = here) -> None:
                 if error is None:
                     acknowledged.add(here)
 
-            produce(producer, number, told)
+            produce(producer, number, delivered)
             producer.poll(0)
             number += 1
 

@@ -49,16 +49,16 @@ class InClusters:
             raise
 
     def status(self, name: str) -> dict[str, Any]:
-        """Its status; empty while there is none."""
+        """Its status; empty until it is written."""
         return dict((self.read(name) or {}).get("status") or {})
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
-        """A condition of the present generation; empty while there is none."""
+        """A condition of the present generation; empty until it is written."""
         resource = self.read(name) or {}
         status = resource.get("status") or {}
         if status.get("observedGeneration") != resource["metadata"]["generation"]:
             return {}
-        return next((one for one in status["conditions"] if one["type"] == kind), {})
+        return next((condition for condition in status["conditions"] if condition["type"] == kind), {})
 
     def wait_ready(self, name: str) -> None:
         """Wait until the resource is as its spec asks for."""

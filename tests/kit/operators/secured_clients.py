@@ -51,7 +51,7 @@ class SecuredClients:
 
     def __init__(self, installation: Installation, authorities: Sequence[str], password: str) -> None:
         self._installation = installation
-        self._node = installation.cluster.nodes[0]  # the control plane's, which nobody drains
+        self._node = installation.cluster.nodes[0]  # the control plane's, which is never drained
         self.bootstrap = f"{BROKERS}-bootstrap.{installation.namespace}.svc:9092"
         files = {
             _AUTHORITIES: "".join(authorities),
@@ -149,7 +149,7 @@ def jaas(user: str, password: str) -> str:
 
 
 def _security(login: str) -> str:
-    """The client properties of whoever logs in at the listener CLIENTS."""
+    """The client properties for the listener CLIENTS."""
     return format_properties(
         {
             "security.protocol": "SASL_SSL",

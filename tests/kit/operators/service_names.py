@@ -25,12 +25,12 @@ def names_of_services(operated: Operated, patch: pytest.MonkeyPatch) -> Iterator
     patch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'cluster_dns'}")
     ended = threading.Event()
 
-    def keep() -> None:
+    def write_names() -> None:
         while not ended.wait(LOOK_EVERY_S):
             with suppress(ApiException):
                 _write(file, _names(operated))
 
-    thread = threading.Thread(target=keep, name="names of Services", daemon=True)
+    thread = threading.Thread(target=write_names, name="names of Services", daemon=True)
     thread.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Creates topics one after the other until SIGTERM, in a pod with our image: a line of JSON for each answer.
+"""Creates topics one after the other until SIGTERM, in a pod with our image: a line of JSON for each response.
 
 The arguments are the bootstrap servers, a prefix of the topics' names and the number of replicas.
 """

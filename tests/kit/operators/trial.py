@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def up(environment: Mapping[str, str], progress: Progress) -> None:
-    """Make the cluster, and print its status and how to go on. Raises LocalKubernetesError."""
+    """Make the cluster, and print its status and the next commands. Raises LocalKubernetesError."""
     started = time.monotonic()
     if _STATE.exists():
         raise LocalKubernetesError(
@@ -126,7 +126,7 @@ def _install(cluster: KindCluster, environment: Mapping[str, str], progress: Pro
 
 
 def _wait_ready(installation: Installation, objects: list[dict[str, Any]]) -> None:
-    names = [f"{one['kind'].lower()}/{one['metadata']['name']}" for one in objects]
+    names = [f"{item['kind'].lower()}/{item['metadata']['name']}" for item in objects]
     wait = (
         f"--namespace={NAMESPACE}",
         "wait",

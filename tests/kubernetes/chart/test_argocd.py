@@ -29,9 +29,9 @@ def health(resource: dict[str, Any]) -> tuple[str, str]:
 def literal(value: object) -> str:
     """A value of JSON as Lua writes it."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"[{json.dumps(key)}] = {literal(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"[{json.dumps(key)}] = {literal(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
-        return "{" + ", ".join(literal(one) for one in value) + "}"
+        return "{" + ", ".join(literal(part) for part in value) + "}"
     return json.dumps(value)
 
 
@@ -95,5 +95,5 @@ LEAVING = {
     ],
 )
 def test_health_is_what_the_conditions_say(given: dict[str, Any], expected: tuple[str, str]) -> None:
-    """Argo CD waits for what is not ready and shows what needs somebody."""
+    """Argo CD waits for resources that are not ready, and shows stalled ones as degraded."""
     assert health(given) == expected

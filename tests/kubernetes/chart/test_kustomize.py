@@ -69,11 +69,11 @@ def test_an_api_server_takes_it(api_server: ApiServer, directory: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert not any("helm" in str(one["metadata"].get("labels", {})).lower() for one in objects)
+    assert not any("helm" in str(item["metadata"].get("labels", {})).lower() for item in objects)
 
 
 def test_the_overlay_changes_both_images(api_server: ApiServer) -> None:
-    (deployment,) = [one for one in built(api_server, OVERLAY) if one["kind"] == "Deployment"]
+    (deployment,) = [item for item in built(api_server, OVERLAY) if item["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    (image,) = [one["value"] for one in container["env"] if one["name"] == "QUORATE_IMAGE"]
+    (image,) = [variable["value"] for variable in container["env"] if variable["name"] == "QUORATE_IMAGE"]
     assert image == container["image"] == "registry.example.com/quorate:0.1.0"

@@ -52,7 +52,7 @@ LITTLE: dict[str, Any] = {
 
 def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """Those of a kind."""
-    return [one for one in objects if one["kind"] == kind]
+    return [item for item in objects if item["kind"] == kind]
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING, LITTLE], ids=["defaults", "everything", "little"])
@@ -125,11 +125,11 @@ def test_every_value_is_in_the_schema_and_used() -> None:
 def test_machines_are_read_in_an_install_for_some_namespaces_only_if_asked_for(
     render: Callable[..., Any],
 ) -> None:
-    """No cluster-wide right that nobody wanted."""
+    """No cluster-wide rights by default."""
 
     def roles(**rbac: bool) -> list[Any]:
         found = render({"watchNamespaces": ["kafka"], "rbac": rbac})
-        return [one["rules"] for one in of_kind(found, "ClusterRole")]
+        return [item["rules"] for item in of_kind(found, "ClusterRole")]
 
     assert roles() == []
     assert roles(readNodes=True) == [[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]]
@@ -143,22 +143,22 @@ def test_the_definitions_are_those_of_the_models(render: Callable[..., Any]) -> 
     assert {name: path.read_text() for name, path in packed.items()} == {
         name: path.read_text() for name, path in wanted.items()
     }, again
-    definitions = {one["metadata"]["name"]: one for one in of_kind(render(), "CustomResourceDefinition")}
+    definitions = {item["metadata"]["name"]: item for item in of_kind(render(), "CustomResourceDefinition")}
     assert len(definitions) == len(wanted) == 5
     for definition in definitions.values():
         kept = definition["metadata"].pop("annotations")
         assert kept == {"helm.sh/resource-policy": "keep"}
         assert definition == yaml.safe_load(wanted[f"{definition['metadata']['name']}.yaml"].read_text())
-    for one in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
-        assert "annotations" not in one["metadata"]
+    for item in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
+        assert "annotations" not in item["metadata"]
     assert of_kind(render({"crds": {"install": False}}), "CustomResourceDefinition") == []
 
 
 def test_a_list_of_namespaces_asks_for_nothing_beyond_them(render: Callable[..., Any]) -> None:
     objects = render({"watchNamespaces": ["kafka", "staging"]})
-    kinds = {one["kind"] for one in objects}
+    kinds = {item["kind"] for item in objects}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
-    roles = [one["metadata"]["namespace"] for one in of_kind(objects, "Role")]
+    roles = [item["metadata"]["namespace"] for item in of_kind(objects, "Role")]
     assert sorted(roles) == ["kafka", "quorate-system", "staging"]
     (deployment,) = of_kind(objects, "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -171,9 +171,9 @@ def test_a_list_of_namespaces_asks_for_nothing_beyond_them(render: Callable[...,
 def test_two_releases_do_not_meet(render: Callable[..., Any]) -> None:
     def names(objects: list[dict[str, Any]]) -> set[tuple[str, ...]]:
         return {
-            (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
-            for one in objects
-            if one["kind"] != "CustomResourceDefinition"
+            (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+            for item in objects
+            if item["kind"] != "CustomResourceDefinition"
         }
 
     rbac = {"secretNamespaces": ["kafka"], "readNodes": True}
@@ -214,14 +214,14 @@ def test_selectors_find_the_pods(render: Callable[..., Any]) -> None:
     objects = render(EVERYTHING)
     (deployment,) = of_kind(objects, "Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
-    ports = {one["name"] for one in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
-    selectors = [one["spec"]["selector"] for one in of_kind(objects, "Service")]
-    selectors += [one["spec"]["selector"]["matchLabels"] for one in of_kind(objects, "PodDisruptionBudget")]
-    selectors += [one["spec"]["podSelector"]["matchLabels"] for one in of_kind(objects, "NetworkPolicy")]
+    ports = {port["name"] for port in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
+    selectors = [item["spec"]["selector"] for item in of_kind(objects, "Service")]
+    selectors += [item["spec"]["selector"]["matchLabels"] for item in of_kind(objects, "PodDisruptionBudget")]
+    selectors += [item["spec"]["podSelector"]["matchLabels"] for item in of_kind(objects, "NetworkPolicy")]
     selectors += [
-        one["spec"]["selector"]["matchLabels"]
-        for one in of_kind(objects, "PodMonitor")
-        if one["metadata"]["name"].endswith("-operator")
+        item["spec"]["selector"]["matchLabels"]
+        for item in of_kind(objects, "PodMonitor")
+        if item["metadata"]["name"].endswith("-operator")
     ]
     assert len(selectors) == 5
     leading = {**labels, "quorate.dev/leads": "true"}
@@ -254,7 +254,7 @@ def test_the_operator_is_told_which_images_run_kafka_and_make_lakes(render: Call
     def images(values: dict[str, Any]) -> tuple[str, str]:
         (deployment,) = of_kind(render(values), "Deployment")
         environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
-        reported = {one["name"]: one.get("value") for one in environment}
+        reported = {variable["name"]: variable.get("value") for variable in environment}
         return reported["QUORATE_KAFKA_IMAGE"], reported["QUORATE_LAKE_IMAGE"]
 
     default = Images(quorate="").kafka
@@ -270,7 +270,7 @@ def test_an_application_of_spark_does_what_the_job_does(render: Callable[..., An
     from quorate.lake_command import app  # noqa: PLC0415
     from typer.main import get_command  # noqa: PLC0415
 
-    assert not [one for one in render() if "spark" in one["apiVersion"]]
+    assert not [item for item in render() if "spark" in item["apiVersion"]]
     wanted = {"create": True, "claimName": "history-quorum", "namespace": "kafka", "executors": 4}
     (once,) = of_kind(render({"lake": {"sparkApplication": wanted}}), "SparkApplication")
     values = {
@@ -299,7 +299,7 @@ def test_one_replica_blocks_no_drain(render: Callable[..., Any]) -> None:
 
 
 def test_what_is_turned_off_is_not_there(render: Callable[..., Any]) -> None:
-    kinds = sorted(one["kind"] for one in render(LITTLE))
+    kinds = sorted(item["kind"] for item in render(LITTLE))
     assert kinds == ["Deployment", "Service"]
 
 
@@ -313,7 +313,7 @@ def test_metrics_of_alerts_and_dashboards_exist(render: Callable[..., Any]) -> N
         known |= {family.name, *(f"{family.name}_{end}" for end in ("total", "bucket", "count", "sum"))}
     objects = render(EVERYTHING)
     (rule,) = of_kind(objects, "PrometheusRule")
-    expressions = [one["expr"] for group in rule["spec"]["groups"] for one in group["rules"]]
+    expressions = [rule_["expr"] for group in rule["spec"]["groups"] for rule_ in group["rules"]]
     for dashboard in of_kind(objects, "ConfigMap"):
         for text in dashboard["data"].values():
             content = json.loads(text)
@@ -322,7 +322,9 @@ def test_metrics_of_alerts_and_dashboards_exist(render: Callable[..., Any]) -> N
             ]
             assert len({panel["id"] for panel in content["panels"]}) == len(content["panels"])
     assert len(expressions) > 40
-    used = set().union(*(re.findall(r"\b(?:kafka|quorate|process)_[a-z0-9_]+", one) for one in expressions))
+    used = set().union(
+        *(re.findall(r"\b(?:kafka|quorate|process)_[a-z0-9_]+", expression) for expression in expressions)
+    )
     used -= {"quorate_dev_cluster", "quorate_dev_pool"}
     assert used - known == set()
     for expression in expressions:
@@ -332,9 +334,9 @@ def test_metrics_of_alerts_and_dashboards_exist(render: Callable[..., Any]) -> N
 
 def test_each_alert_has_its_section_in_the_runbook(render: Callable[..., Any]) -> None:
     (rule,) = of_kind(render(EVERYTHING), "PrometheusRule")
-    alerts = [one for group in rule["spec"]["groups"] for one in group["rules"]]
+    alerts = [rule_ for group in rule["spec"]["groups"] for rule_ in group["rules"]]
     headings = re.findall(r"^### (Quorate\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
-    assert headings == [one["alert"] for one in alerts]
+    assert headings == [alert["alert"] for alert in alerts]
     for alert in alerts:
         anchor = f"#{alert['alert'].lower()}"
         assert alert["annotations"]["runbook"] == f"docs/operations.md{anchor}"

@@ -19,7 +19,7 @@ from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
 from kubernetes.client import ApiException
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 PAGE_TOKEN = "a-token-of-the-page"
 TIMEOUT_S = 150  # it looks after the clusters of other tests as well
@@ -142,9 +142,9 @@ def prepared(api_server: ApiServer, render: Callable[..., list[dict[str, Any]]])
         }
         for plural, kind in FOREIGN.items()
     ]
-    ours = [one for one in render() if one["kind"] == "CustomResourceDefinition"]
+    ours = [item for item in render() if item["kind"] == "CustomResourceDefinition"]
     applied(api_server, [*foreign, *ours], "--force-conflicts")
-    names = [f"crd/{one['metadata']['name']}" for one in (*foreign, *ours)]
+    names = [f"crd/{definition['metadata']['name']}" for definition in (*foreign, *ours)]
     waited = kubectl(api_server, "wait", "--for=condition=Established", "--timeout=60s", *names)
     assert waited.returncode == 0, waited.stderr
     return api_server
@@ -184,9 +184,9 @@ def installed(
     kubernetes.client.CoreV1Api(api_client).create_namespace({"metadata": {"name": clusters}})
     values = {"watchNamespaces": [] if request.param else [clusters]}
     objects = [
-        one
-        for one in render(values, namespace=namespace)
-        if one["apiVersion"].startswith("rbac.") or one["kind"] == "ServiceAccount"
+        item
+        for item in render(values, namespace=namespace)
+        if item["apiVersion"].startswith("rbac.") or item["kind"] == "ServiceAccount"
     ]
     applied(prepared, objects)
     yield Installed(own=namespace, clusters=clusters, is_wide=request.param)
@@ -243,9 +243,9 @@ def test_secrets_can_be_limited_to_some_namespaces(
         "rbac": {"secretNamespaces": [secured]},
     }
     objects = [
-        one
-        for one in render(values, namespace=namespace)
-        if one["apiVersion"].startswith("rbac.") or one["kind"] == "ServiceAccount"
+        item
+        for item in render(values, namespace=namespace)
+        if item["apiVersion"].startswith("rbac.") or item["kind"] == "ServiceAccount"
     ]
     applied(prepared, objects)
     try:
@@ -273,7 +273,7 @@ def test_those_who_may_edit_may_edit_clusters(
 ) -> None:
     """People with Kubernetes' own roles need no further ones."""
     roles = [
-        one for one in render(namespace="people") if "aggregate" in str(one["metadata"].get("labels", {}))
+        item for item in render(namespace="people") if "aggregate" in str(item["metadata"].get("labels", {}))
     ]
     applied(prepared, roles)
     api = kubernetes.client.RbacAuthorizationV1Api(api_client)

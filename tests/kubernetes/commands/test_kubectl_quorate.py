@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import kubernetes.client
 import pytest
 import yaml
+from kit.kubernetes_parts import kubectl_quorate
 from kit.local_kubernetes.api_server import ApiServer
 
 CRDS = Path(__file__).parents[3] / "crds"
@@ -60,19 +60,6 @@ def cluster(api_server: ApiServer, api_client: kubernetes.client.ApiClient, name
     return namespace
 
 
-def _quorate(server: ApiServer, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "quorate.kubectl", *arguments),
-            *("--kubeconfig", str(server.kubeconfig), "--namespace", namespace),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def _read(client: kubernetes.client.ApiClient, namespace: str, plural: str, name: str) -> Any:
     return kubernetes.client.CustomObjectsApi(client).get_namespaced_custom_object(
         *API, namespace, plural, name
@@ -81,33 +68,33 @@ def _read(client: kubernetes.client.ApiClient, namespace: str, plural: str, name
 
 def test_what_it_shows(api_server: ApiServer, cluster: str) -> None:
     """Status, plan and doctor read real resources."""
-    listed = _quorate(api_server, cluster, "status")
+    listed = kubectl_quorate(api_server, cluster, "status")
     assert listed.stdout.splitlines()[1].split()[:5] == [cluster, "quorum", "True", "3000", "1/3"]
-    shown = json.loads(_quorate(api_server, cluster, "status", "quorum", "-o", "json").stdout)
+    shown = json.loads(kubectl_quorate(api_server, cluster, "status", "quorum", "-o", "json").stdout)
     assert shown["controllers"]["status"]["quorum"]["leaderId"] == 3000
-    assert _quorate(api_server, cluster, "plan", "quorum").stdout == "Nothing to do.\n"
-    examined = _quorate(api_server, cluster, "doctor", "quorum")
-    assert examined.returncode == 1  # nobody runs an operator here: the pool has no status
+    assert kubectl_quorate(api_server, cluster, "plan", "quorum").stdout == "Nothing is left to do.\n"
+    examined = kubectl_quorate(api_server, cluster, "doctor", "quorum")
+    assert examined.returncode == 1  # without an operator, the pool has no status
     assert f"KafkaBroker {cluster}/pool: No operator manages it" in examined.stdout
 
 
 def test_what_it_changes(
     api_server: ApiServer, api_client: kubernetes.client.ApiClient, cluster: str
 ) -> None:
-    left = _quorate(api_server, cluster, "decommission", "quorum", "3001", "1", "--scale-down")
+    left = kubectl_quorate(api_server, cluster, "decommission", "quorum", "3001", "1", "--scale-down")
     assert left.stderr == ""
     spec = _read(api_client, cluster, "kafkacontrollers", "quorum")["spec"]
     assert (spec["decommission"], spec["replicas"]) == ([3001], 2)
     spec = _read(api_client, cluster, "kafkabrokers", "pool")["spec"]
     assert (spec["decommission"], spec["replicas"]) == ([1], 1)
-    assert _quorate(api_server, cluster, "decommission", "quorum", "3001", "--undo").returncode == 0
+    assert kubectl_quorate(api_server, cluster, "decommission", "quorum", "3001", "--undo").returncode == 0
     assert _read(api_client, cluster, "kafkacontrollers", "quorum")["spec"]["decommission"] == []
-    assert _quorate(api_server, cluster, "restart", "quorum", "3000").returncode == 0
-    assert _quorate(api_server, cluster, "pause", "quorum").returncode == 0
+    assert kubectl_quorate(api_server, cluster, "restart", "quorum", "3000").returncode == 0
+    assert kubectl_quorate(api_server, cluster, "pause", "quorum").returncode == 0
     annotations = _read(api_client, cluster, "kafkacontrollers", "quorum")["metadata"]["annotations"]
     assert annotations["quorate.dev/pause"] == "true"
     assert "quorate.dev/restart-3000" in annotations
-    assert _quorate(api_server, cluster, "resume", "quorum").returncode == 0
+    assert kubectl_quorate(api_server, cluster, "resume", "quorum").returncode == 0
     annotations = _read(api_client, cluster, "kafkacontrollers", "quorum")["metadata"]["annotations"]
     assert "quorate.dev/pause" not in annotations
 
@@ -136,7 +123,7 @@ def test_what_it_refuses(
     words: str,
 ) -> None:
     before = _read(api_client, cluster, "kafkacontrollers", "quorum")["spec"]
-    refused = _quorate(api_server, cluster, *arguments)
+    refused = kubectl_quorate(api_server, cluster, *arguments)
     assert refused.returncode == 1
     assert words in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,10 +11,11 @@ import kubernetes.client
 import pytest
 import yaml
 from kit.balance_model import BalanceModel, scaled_up
+from kit.kubernetes_parts import kubectl_quorate
 from kit.local_kubernetes.api_server import ApiServer
 from quorate_operator.entities.balance import plan_rebalancing
 from quorate_operator.entities.balance_facts import HadRebalance
-from quorate_operator.handlers.entities.statuses import Verdict, entity_status
+from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
 from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import KafkaRebalance
@@ -50,14 +50,14 @@ class ModelOperator:
     def _run(self) -> None:
         while not self._stop.wait(LOOK_INTERVAL_S):
             for body in self._custom.list_namespaced_custom_object(*API, self._namespace, PLURAL)["items"]:
-                self._look(body)
+                self._reconcile(body)
 
-    def _look(self, body: Mapping[str, Any]) -> None:
+    def _reconcile(self, body: Mapping[str, Any]) -> None:
         resource = load_entity(body, "test")
         assert isinstance(resource, KafkaRebalance)
         had = HadRebalance.of_status(body.get("status") or {})
         plan = plan_rebalancing(resource, self.model.observed(), had, is_deleted=False)
-        status = entity_status(Verdict(plan=plan, cluster_id="c"), body["metadata"]["generation"])
+        status = entity_status(EntityResult(plan=plan, cluster_id="c"), body["metadata"]["generation"])
         patch = merged_status(body.get("status") or {}, status, "2026-01-01T00:00:00Z")
         if patch is not None:
             self._custom.patch_namespaced_custom_object_status(
@@ -90,16 +90,7 @@ def operator(
 
 
 def _quorate(server: ApiServer, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "quorate.kubectl", "rebalance", "quorum", *arguments),
-            *("--kubeconfig", str(server.kubeconfig), "--namespace", namespace),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return kubectl_quorate(server, namespace, "rebalance", "quorum", *arguments)
 
 
 def test_from_preview_to_the_end(api_server: ApiServer, operator: ModelOperator, namespace: str) -> None:

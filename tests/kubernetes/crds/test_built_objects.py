@@ -9,13 +9,11 @@ from kit.api_requests import APPLY, Api, Object, resource
 from quorate_operator.models.manifests import load_manifests, load_object
 from quorate_operator.planning.cluster import Address, Formation, Lifecycle, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.resources.bootstrapping import bootstrap_service
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.data_volumes import volume_claim
 from quorate_operator.resources.facts import Context, Facts, Images
-from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod
 from quorate_operator.resources.protection import (
     brokers_budget,
@@ -23,7 +21,13 @@ from quorate_operator.resources.protection import (
     controllers_budget,
     controllers_policy,
 )
-from quorate_operator.resources.services import exposures, headless_service, published_service
+from quorate_operator.resources.services import (
+    bootstrap_service,
+    exposures,
+    headless_service,
+    ingresses,
+    published_service,
+)
 from quorate_operator.resources.shipping import history_claim, history_of, ingest_cron_job
 
 PATHS = {
@@ -85,7 +89,7 @@ MANIFESTS = {
             "{name: OUT_SIDE, protocol: SSL, tls: {secretName: cert}, advertisedPort: 443, "
             "exposure: {type: LoadBalancer, annotations: {a: b}, loadBalancerClass: a/b, "
             "sourceRanges: [10.0.0.0/8]}}, "
-            "{name: MACHINE, port: 9999, exposure: {type: NodePort}}]"
+            "{name: HOSTNAME, port: 9999, exposure: {type: NodePort}}]"
         ),
     ),
     "racks": (

@@ -84,8 +84,8 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         '"PLAINTEXT", "SSL", "SASL_SSL"',
     ),
     *(
-        ({"listeners": [{"name": "A", "protocol": "SSL", "tls": tls}]}, "spec.listeners[0].tls", told)
-        for tls, told in (
+        ({"listeners": [{"name": "A", "protocol": "SSL", "tls": tls}]}, "spec.listeners[0].tls", expected)
+        for tls, expected in (
             ({}, "secretName: this or issuerRef is needed, and only one of them"),
             (
                 {"secretName": "s", "issuerRef": {"name": "ca"}},
@@ -204,7 +204,7 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     ({"history": {"storage": {}}}, "spec.history.storage.size: Required value", ""),
     (
         {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}}},
-        "history.storage.accessMode: ReadWriteOnce is for controllers on one machine",
+        "history.storage.accessMode: ReadWriteOnce is for controllers on one node",
         "must be ReadWriteMany",
     ),
     (
@@ -280,8 +280,8 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         )
     ),
     *(
-        (with_tokens(**oauth), f"spec.listeners[0].sasl.oauth{field}", told)
-        for oauth, field, told in (
+        (with_tokens(**oauth), f"spec.listeners[0].sasl.oauth{field}", expected)
+        for oauth, field, expected in (
             (
                 {"jwksSecretName": "keys"},
                 "",

@@ -1,4 +1,4 @@
-"""examples/production.yaml and topics-and-users.yaml on machines in three zones, told in order, as a story is.
+"""examples/production.yaml and topics-and-users.yaml on nodes in three zones; the tests run in order.
 
 The namespace takes restricted pods and no others. The volumes of kind stay on their machine: what is drained waits
 until its machine is back. They can't grow; `test_growing_volumes` has others.
@@ -85,7 +85,7 @@ def test_the_example_becomes_ready_in_three_zones(production_story: Story) -> No
     story.helm("install", RELEASE, f"{CHART}", "--create-namespace", "--wait", *values)
     made = secrets(production_story.directory / "first", story.namespace, os.environ)
     secrets(production_story.directory / "second", story.namespace, os.environ)
-    production_story.secrets = {one["metadata"]["name"]: one for one in made}
+    production_story.secrets = {secret["metadata"]["name"]: secret for secret in made}
     story.apply(*made, *production())
     story.wait_ready(CONTROLLERS, BROKER_IDS)
 
@@ -247,7 +247,7 @@ def test_topics_and_users_and_back(production_story: Story) -> None:
         TIMEOUT_S,
         "the user to be refused",
     )
-    assert SERVICE not in {one["metadata"]["name"] for one in story.get("secret")["items"]}
+    assert SERVICE not in {item["metadata"]["name"] for item in story.get("secret")["items"]}
     topics = set(clients.tool("kafka-topics.sh", "--list").split())
     assert ORDERS in topics
     assert PAYMENTS not in topics
@@ -276,7 +276,7 @@ def test_deletion_leaves_nothing(production_story: Story) -> None:
 
     def left() -> set[str]:
         listed = story.kubectl("get", kinds, "--output=name").split()
-        return {one for one in listed if one.split("/")[1] not in ours}
+        return {item for item in listed if item.split("/")[1] not in ours}
 
     eventually(lambda: not left(), TIMEOUT_S, "everything to go", left)
 
@@ -290,8 +290,8 @@ def _scraped(story: Installation, pod: str) -> list[str]:
 def _zones(story: Installation) -> dict[str, str]:
     """By pod, the zone of its machine."""
     listed = json.loads(story.cluster.kubectl("get", "nodes", "--output=json"))["items"]
-    zone = {one["metadata"]["name"]: one["metadata"]["labels"].get(ZONE_LABEL) for one in listed}
-    return {one["metadata"]["name"]: zone[one["spec"]["nodeName"]] for one in story.get("pods")["items"]}
+    zone = {item["metadata"]["name"]: item["metadata"]["labels"].get(ZONE_LABEL) for item in listed}
+    return {item["metadata"]["name"]: zone[item["spec"]["nodeName"]] for item in story.get("pods")["items"]}
 
 
 def _read(clients: SecuredClients, topic: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Volumes of controllers and brokers that grow under load, told in order, as a story is.
+"""Volumes of controllers and brokers that grow under load; the tests run in order.
 
 The volumes are those of a CSI driver for tests, which the provisioner and the resizer of Kubernetes ask; kubelet
 has it grow their file systems.
@@ -73,7 +73,7 @@ def test_volumes_grow_under_load(growing: Installation) -> None:
     size = f"{SIZES_MIB[1]}Mi"
     growing.patch("kafkacontroller", QUORUM, storage={"size": size})
     eventually(
-        lambda: _told(growing, "kafkacontroller", QUORUM) == ("True", PENDING),
+        lambda: _resizing(growing, "kafkacontroller", QUORUM) == ("True", PENDING),
         TIMEOUT_S,
         f"{RESIZING} because of {PENDING}",
         growing.state,
@@ -105,7 +105,7 @@ def test_what_can_not_grow_is_told_and_harms_nothing(growing: Installation) -> N
     reported = eventually(lambda: _refusals(growing), TIMEOUT_S, "the StorageClass to be told", growing.state)
     assert {each["code"] for each in reported} == {FORBIDDEN}
     assert growing_volumes.CLASS in reported[0]["message"]
-    assert _told(growing, "kafkabroker", BROKERS) == ("True", FORBIDDEN)
+    assert _resizing(growing, "kafkabroker", BROKERS) == ("True", FORBIDDEN)
     assert growing.ready_pods() >= set(PODS)
 
     _allow_growth(growing, is_allowed=True)
@@ -127,7 +127,7 @@ def _size_mib(growing: Installation, pod: str) -> int:
     return int(printed.split()[-1])
 
 
-def _told(growing: Installation, kind: str, name: str) -> tuple[str, str]:
+def _resizing(growing: Installation, kind: str, name: str) -> tuple[str, str]:
     """Whether the volumes of a resource grow, and the reason."""
     conditions = growing.get(kind, name)["status"]["conditions"]
     (reported,) = (each for each in conditions if each["type"] == RESIZING)

@@ -28,7 +28,7 @@ from kit.operators.installation import (
 )
 from kit.waiting import eventually
 
-# The first test pays for the image, and for the cluster when the story is not told before.
+# The first test pays for the image, and for the cluster if it runs alone.
 pytestmark = [
     pytest.mark.timeout(2_400),
     pytest.mark.flaky(reruns=0),
@@ -151,11 +151,11 @@ def test_a_job_makes_a_lake_of_it(history: Installation) -> None:
     # It is not the schedule that started it.
     wanted = {"lastIngestTime": history.get("job", JOB)["status"]["completionTime"]}
 
-    def told() -> dict[str, Any]:
+    def expected() -> dict[str, Any]:
         found: dict[str, Any] = history.get("kafkacontroller", QUORUM)["status"]["history"]
         return found
 
-    eventually(lambda: told() == wanted, TIMEOUT_S, f"the status to say {wanted}", told)
+    eventually(lambda: expected() == wanted, TIMEOUT_S, f"the status to say {wanted}", expected)
 
 
 def test_spark_makes_the_same_lake_with_executors(history: Installation) -> None:

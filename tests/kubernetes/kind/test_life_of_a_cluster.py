@@ -1,4 +1,4 @@
-"""The life of a cluster on kind, told in order: each test goes on where the one before it ended.
+"""The life of a cluster on kind, in order: each test continues where the previous one ended.
 
 Once one fails, those behind it are skipped instead of failing for the same reason.
 """
@@ -20,7 +20,7 @@ from kit.operators.installation import (
 from kit.waiting import eventually
 
 # The first test pays for the cluster and the images, which are built from their sources when nothing is cached.
-# A chapter cannot be told again: what it changes is changed.
+# A test can't be repeated: what it changes is changed.
 pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
 
 DRAIN_TIMEOUT = "30s"
@@ -123,7 +123,7 @@ def test_a_lost_worker_is_survived(story: Installation) -> None:
     (worker,) = set(story.cluster.workers) - {most}
     story.cluster.stop_node(worker)
     story.cluster.kubectl("wait", f"node/{worker}", "--for=condition=Ready=Unknown", "--timeout=120s")
-    # The operator may have run there; its standby takes over, and sees a quorum that goes on.
+    # The operator may have run there; its standby takes over, and sees a quorum that keeps working.
     eventually(lambda: set(story.voters()) == {3000, 3002, 3003}, TIMEOUT_S, "the voters", story.state)
     story.write()
     story.cluster.start_node(worker)

@@ -29,7 +29,7 @@ from kit.operators.pod_clients import PodClients
 from kit.pauses import RecordPause
 from kit.waiting import eventually
 
-# The first test pays for the image, and for the cluster when no story is told before.
+# The first test pays for the image, and for the cluster if it runs alone.
 pytestmark = [pytest.mark.timeout(2_400), pytest.mark.flaky(reruns=0)]
 
 _LOG = logging.getLogger(__name__)

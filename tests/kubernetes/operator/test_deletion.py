@@ -4,11 +4,10 @@ import os
 import signal
 
 import kubernetes.client
-from kit.asking import Asking
-from kit.operators.operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
+from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, QUORUM, Operated
 from quorate_admin.types.topics import NewTopic
+from quorate_operator.handlers.kopf_handlers import DELETION_ID
 from quorate_operator.handlers.resources import KOPF_PREFIX
-from quorate_operator.handlers.wiring import DELETION_ID
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 MORE = "more"
@@ -37,7 +36,7 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     _create_topic(operated)
     with_broker = operated.pod_uids()
     operated.delete_brokers()
-    _wait_told(operated, BROKERS, "broker-0 holds 3 replica(s)")
+    _wait_reported(operated, BROKERS, "broker-0 holds 3 replica(s)")
     assert operated.brokers_condition("Ready")["reason"] == "TooFewBrokers"
     operated.operators[-1].kill()
     operated.start_operator()
@@ -48,13 +47,13 @@ def test_a_pool_goes_and_the_quorum_stays(brokered: Operated) -> None:
     operated.wait(lambda: operated.brokers() is None, "the KafkaBroker to be gone with its volumes")
     assert f"data-{BROKERS}-0" not in operated.claims()
     assert operated.events("UnregisterBroker")
-    topic = _asking(operated, f"{MORE}-1")(lambda client: client.describe_topics([TOPIC]))[TOPIC]
+    topic = operated.asking(1, MORE)(lambda client: client.describe_topics([TOPIC]))[TOPIC]
     assert [(partition.replicas, partition.isr) for partition in topic.partitions] == [
         ((1,), (1,))
     ] * PARTITIONS
 
     operated.delete_brokers(MORE)
-    _wait_told(operated, MORE, "broker-1 holds 3 replica(s)")
+    _wait_reported(operated, MORE, "broker-1 holds 3 replica(s)")
     operated.patch_brokers(MORE, storage={"onDeletion": "Retain"})
     operated.wait(lambda: operated.brokers(MORE) is None, "the other KafkaBroker to be gone")
     assert f"data-{MORE}-1" in operated.claims()
@@ -71,7 +70,7 @@ def test_quorum_and_pool_go_together(brokered: Operated) -> None:
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready")
     _create_topic(operated)
     operated.delete_brokers()
-    _wait_told(operated, BROKERS, "broker-0 holds 3 replica(s)")
+    _wait_reported(operated, BROKERS, "broker-0 holds 3 replica(s)")
     operated.delete()
     operated.wait(lambda: operated.resource() is None and operated.brokers() is None, "both to be gone")
     assert operated.pods() == []
@@ -141,20 +140,16 @@ def _create_topic(operated: Operated) -> None:
     """A topic whose only replicas are on broker 0."""
     placed = {partition: [0] for partition in range(PARTITIONS)}
     new = NewTopic(name=TOPIC, assignments=placed)
-    _asking(operated, f"{BROKERS}-0")(lambda client: client.create_topics([new])).raise_any()
+    operated.asking(0)(lambda client: client.create_topics([new])).raise_any()
 
 
-def _wait_told(operated: Operated, pool: str, held: str) -> None:
+def _wait_reported(operated: Operated, pool: str, held: str) -> None:
     """Wait until a pool that is deleted says in a condition and an Event what its broker holds."""
     operated.wait(
         lambda: held in operated.brokers_condition("Stalled", pool).get("message", ""),
         f"{pool} to say that {held}",
     )
     operated.wait(lambda: any(held in note for note in operated.events("TooFewBrokers")), "the Event")
-
-
-def _asking(operated: Operated, pod: str) -> Asking:
-    return Asking(servers=f"{operated.agent.address_of(pod)}:{BROKER_PORT}")
 
 
 def _has_attempts(operated: Operated) -> bool:
@@ -175,7 +170,7 @@ def _claim(operated: Operated) -> kubernetes.client.V1PersistentVolumeClaim:
 
 
 def _leave_task(operated: Operated) -> None:
-    """A pod of a task that nobody waits for any more."""
+    """The pod of a task of an operator that was killed."""
     security = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kit.asking import Asking
 from kit.operators.evictions import evict, is_ready
 from kit.operators.operated import BROKER_PORT, BROKERS, SMALL_FILES, Operated
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
@@ -34,7 +33,7 @@ def test_the_next_broker_goes_when_the_last_one_is_in_sync(brokered: Operated) -
     operated.start_operator()
     operated.wait(lambda: operated.brokers_settled(*NODES), "both brokers to be ready", BROKERS_TIMEOUT_S)
     placed = NewTopic(name=TOPIC, assignments={0: [SECOND, FIRST]}, configs={f"{THROTTLE}.replicas": "*"})
-    _asking(operated)(lambda client: client.create_topics([placed])).raise_any()
+    operated.asking(SECOND)(lambda client: client.create_topics([placed])).raise_any()
     operated.wait(lambda: _is_pod(operated, FIRST) and _is_pod(operated, SECOND), "their pods to be ready")
     _throttle(operated, "1")
 
@@ -48,7 +47,7 @@ def test_the_next_broker_goes_when_the_last_one_is_in_sync(brokered: Operated) -
         producer.produce(TOPIC, RECORD)
     assert producer.flush(FLUSH_TIMEOUT_S) == 0
     operated.wait(lambda: _is_pod(operated, FIRST, "ContainersReady"), "it to run again", BROKERS_TIMEOUT_S)
-    operated.wait(lambda: _reason(operated, FIRST) == "ReplicasNotInSync", "the reason to be told")
+    operated.wait(lambda: _reason(operated, FIRST) == "ReplicasNotInSync", "the reason to be reported")
     assert not _is_pod(operated, FIRST)
     assert not evict(operated.core, operated.namespace, f"{BROKERS}-{SECOND}")
 
@@ -89,7 +88,7 @@ def _pod(operated: Operated, node_id: int) -> Any:
 
 
 def _isr(operated: Operated) -> list[int]:
-    topic = _asking(operated)(lambda client: client.describe_topics([TOPIC]))[TOPIC]
+    topic = operated.asking(SECOND)(lambda client: client.describe_topics([TOPIC]))[TOPIC]
     return sorted(topic.partitions[0].isr)
 
 
@@ -97,12 +96,8 @@ def _throttle(operated: Operated, rate: str) -> None:
     """Limit how many bytes a second replicas on the first broker fetch that are not in sync."""
     resource = ConfigResource(ConfigResourceType.BROKER, f"{FIRST}")
     change = AlterConfigOp(name=f"{THROTTLE}.rate", value=rate)
-    _asking(operated)(lambda client: client.incremental_alter_configs({resource: [change]})).raise_any()
+    operated.asking(SECOND)(lambda client: client.incremental_alter_configs({resource: [change]})).raise_any()
 
 
 def _server(operated: Operated, node_id: int) -> str:
     return f"{operated.agent.address_of(f'{BROKERS}-{node_id}')}:{BROKER_PORT}"
-
-
-def _asking(operated: Operated) -> Asking:
-    return Asking(servers=_server(operated, SECOND))

@@ -29,24 +29,26 @@ def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> Non
         address = Address(f"{_outside(operated)}.{place}", EXTERNAL_PORT)
         with forwarded([(address, Address(operated.agent.address_of(f"{BROKERS}-0"), EXTERNAL_PORT))]):
             _give_address(operated, service, address.host)
-            operated.wait(lambda told=str(address): _advertised(operated) == told, f"{address} to be told")
+            operated.wait(
+                lambda expected=str(address): _advertised(operated) == expected, f"{address} to be advertised"
+            )
             operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
             pods.add(_pod_uid(operated))
-        (told,) = [
+        (expected,) = [
             listener_status
             for listener_status in _listener_statuses(operated)
             if listener_status["name"] == EXTERNAL
         ]
-        assert (told["type"], told["bootstrapServers"]) == ("LoadBalancer", str(address))
+        assert (expected["type"], expected["bootstrapServers"]) == ("LoadBalancer", str(address))
     assert len(pods) == 2
     internal = _listener_statuses(operated)[0]
     host, _, port = internal["bootstrapServers"].rpartition(":")
     assert host == f"{BROKERS}-bootstrap.{operated.namespace}.svc"
     bootstrap = operated.core.read_namespaced_service(f"{BROKERS}-bootstrap", operated.namespace)
-    assert int(port) in {one.port for one in bootstrap.spec.ports}
+    assert int(port) in {port.port for port in bootstrap.spec.ports}
     selector = ",".join(f"{name}={value}" for name, value in bootstrap.spec.selector.items())
     pods_led_to = operated.core.list_namespaced_pod(operated.namespace, label_selector=selector).items
-    assert [one.metadata.name for one in pods_led_to] == [f"{BROKERS}-0"]
+    assert [pod.metadata.name for pod in pods_led_to] == [f"{BROKERS}-0"]
     assert f"-> {_outside(operated)}.2" in operated.events("StopNode")[-1]
 
 
@@ -67,24 +69,24 @@ def test_the_port_of_a_machine_is_told_to_clients(brokered: Operated) -> None:
         operated.wait(lambda: _advertised(operated) == str(address), f"{address} to be told to clients")
         operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
         config = operated.core.read_namespaced_config_map(f"{BROKERS}-0", operated.namespace)
-        assert config.metadata.annotations["quorate.dev/machine"] == operated.agent.machine_address
+        assert config.metadata.annotations["quorate.dev/host-ip"] == operated.agent.machine_address
         operated.patch_brokers(listeners=[operated.internal_listener()])
         operated.wait(lambda: operated.brokers_settled(0), "the listener to be gone")
     services = operated.core.list_namespaced_service(operated.namespace).items
-    assert service not in {one.metadata.name for one in services}
+    assert service not in {service.metadata.name for service in services}
 
 
 def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_path: Path) -> None:
-    """A missing Secret is told by its field and stops nobody; one that changes rolls the brokers."""
+    """A missing Secret is reported by its field and stops no node; a changed one rolls the brokers."""
     operated = brokered
     operated.create()
     listeners = _listeners(operated, protocol="SSL", tls={"secretName": "outside"})
     operated.create_brokers(listeners=listeners)
     operated.start_operator()
-    _wait_told(operated, "spec.listeners[1].tls.secretName: 'outside': no such Secret")
+    _wait_reported(operated, "spec.listeners[1].tls.secretName: 'outside': no such Secret")
     operated.wait(lambda: operated.events("SecretMissing"), "the Event, which follows the condition")
     _put_secret(operated, _certificate(tmp_path, "first") | {"tls.key": None})
-    _wait_told(operated, "has no tls.key")
+    _wait_reported(operated, "has no tls.key")
     assert f"{BROKERS}-0" not in operated.pods()
 
     _put_secret(operated, _certificate(tmp_path, "first"))
@@ -102,7 +104,7 @@ def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_pat
 
     before = _pod_uid(operated)
     operated.core.delete_namespaced_secret("outside", operated.namespace)
-    _wait_told(operated, "no such Secret", ROTATION_TIMEOUT_S)
+    _wait_reported(operated, "no such Secret", ROTATION_TIMEOUT_S)
     assert operated.brokers_condition("Ready")["status"] == "True"
     assert _pod_uid(operated) == before
 
@@ -115,7 +117,7 @@ def _listeners(operated: Operated, **spec: object) -> list[dict[str, object]]:
 
 
 def _outside(operated: Operated) -> str:
-    """A network that is none of the pods'."""
+    """A network without pods."""
     return operated.network.rsplit(".", 1)[0] + ".252"
 
 
@@ -141,7 +143,7 @@ def _pod_uid(operated: Operated) -> str:
     return str(operated.core.read_namespaced_pod(f"{BROKERS}-0", operated.namespace).metadata.uid)
 
 
-def _wait_told(operated: Operated, message: str, timeout_s: float = 60) -> None:
+def _wait_reported(operated: Operated, message: str, timeout_s: float = 60) -> None:
     operated.wait(
         lambda: message in operated.brokers_condition("Degraded").get("message", ""), message, timeout_s
     )

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import kubernetes.client
 import pytest
 from kit.api_requests import CERT_MANAGER
 from kit.kubernetes_parts import install_definitions
-from kit.operators.cert_manager import Issuer, remove_definition
+from kit.operators.cert_manager import Issuer
 from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
 
 NAME = f"{QUORUM}-controller-tls"
@@ -17,15 +16,9 @@ FAULT = "the CertificateRequest was denied: no such issuer"
 
 
 def not_issued(operated: Operated) -> str:
-    """What the status tells of Certificates that are not issued."""
+    """The status while Certificates are not issued."""
     refusals = operated.status().get("refusals") or ()
     return "".join(refusal["message"] for refusal in refusals if refusal["code"] == "CertificateNotIssued")
-
-
-@pytest.fixture
-def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
-    """An API server that knows no Certificates."""
-    remove_definition(api_client)
 
 
 @pytest.mark.usefixtures("without_cert_manager")
@@ -46,7 +39,9 @@ def test_a_quorum_gets_its_certificates_from_an_issuer(operated: Operated, tmp_p
     operated.wait(issuer.certificate, "the Certificate", FOUND_TIMEOUT_S)
     operated.wait(lambda: "has not looked at it yet" in not_issued(operated), "it to be waited for")
     assert operated.condition("Ready")["status"] == "False"
-    issuer.tell(("Ready", "False", "DoesNotExist", "Issuing"), ("Issuing", "False", "Failed", FAULT))
+    issuer.set_conditions(
+        ("Ready", "False", "DoesNotExist", "Issuing"), ("Issuing", "False", "Failed", FAULT)
+    )
     operated.wait(lambda: FAULT in operated.condition("Stalled").get("message", ""), "the issuer's reason")
     operated.wait(lambda: FAULT in "".join(operated.events("CertificateNotIssued")), "the Event")
     assert not operated.pods()
@@ -64,8 +59,8 @@ def test_a_quorum_gets_its_certificates_from_an_issuer(operated: Operated, tmp_p
     operated.patch(listeners=[{**listener, "tls": {**tls, "duration": "24h"}}])
     operated.wait(lambda: (issuer.certificate() or {})["spec"]["duration"] == "24h0m0s", "the other duration")
     operated.wait_settled(CONTROLLERS_FIRST)
-    issuer.tell(("Ready", "False", "Expired", "Certificate expired"))
-    operated.wait(lambda: "Certificate expired" in not_issued(operated), "it to be told")
+    issuer.set_conditions(("Ready", "False", "Expired", "Certificate expired"))
+    operated.wait(lambda: "Certificate expired" in not_issued(operated), "it to be reported")
     assert operated.pod_uids() == before
     issuer.issue((issuer.certificate() or {})["spec"])
     operated.wait_settled(CONTROLLERS_FIRST)

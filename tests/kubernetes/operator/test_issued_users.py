@@ -3,28 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-import kubernetes.client
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from kit.api_requests import CERT_MANAGER
 from kit.kubernetes_parts import install_definitions
-from kit.operators.cert_manager import Issuer, remove_definition
+from kit.operators.cert_manager import Issuer
 from kit.operators.operated import SMALL_FILES, Operated
 from kit.operators.resources import InClusters
 from kit.waiting import eventually
 
 CLIENTS_PORT = 9094
 BROKERS_TIMEOUT_S = 240
-ANSWER_TIMEOUT_S = 30
+RESPONSE_TIMEOUT_S = 30
 USER, TOPIC, OTHER_TOPIC = "orders-service", "orders", "payments"
 WRITE = {"resource": {"type": "Topic", "name": TOPIC}, "operations": ["Write", "Create"]}
 FAULT = "the CertificateRequest was denied: no such issuer"
-
-
-@pytest.fixture
-def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
-    """An API server that knows no Certificates."""
-    remove_definition(api_client)
 
 
 @pytest.mark.timeout(600)
@@ -39,39 +32,41 @@ def test_a_user_logs_in_with_the_certificate_that_is_issued(brokered: Operated, 
     users.create(USER, authentication=authentication, acls=[WRITE])
     operated.start_operator("--no-leader-election", "--drift-interval=2")
 
-    def told(*words: str) -> None:
+    def wait_ready(*words: str) -> None:
         operated.wait(
             lambda: all(word in f"{users.condition(USER, 'Ready')}" for word in words),
-            f"the user to tell {words}",
+            f"Ready of the user to have {words}",
             BROKERS_TIMEOUT_S,
         )
 
-    told(
+    wait_ready(
         "CertManagerMissing",
         "'ca': this Kubernetes has no cert-manager.io/v1 Certificate: install cert-manager",
     )
     install_definitions(operated.core.api_client, [CERT_MANAGER])
-    told("Waiting", f"the certificate of CN={USER}: cert-manager has not looked at it yet")
-    issuer.tell(("Ready", "False", "DoesNotExist", "Issuing"), ("Issuing", "False", "Failed", FAULT))
-    told("Waiting", FAULT)
+    wait_ready("Waiting", f"the certificate of CN={USER}: cert-manager has not processed it yet")
+    issuer.set_conditions(
+        ("Ready", "False", "DoesNotExist", "Issuing"), ("Issuing", "False", "Failed", FAULT)
+    )
+    wait_ready("Waiting", FAULT)
     certificate = issuer.certificate() or {}
     (owner,) = certificate["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("KafkaUser", USER)
     assert certificate["spec"]["usages"] == ["digital signature", "key encipherment", "client auth"]
     pem = issuer.issue(certificate["spec"])
-    told("AsDesired", "True")
+    wait_ready("AsDesired", "True")
     assert users.status(USER)["secretName"] == USER
 
     clients = Clients(f"{operated.network}.110:{CLIENTS_PORT}", issuer.made.authority, pem)
-    clients.await_outcome(KafkaError.NO_ERROR, TOPIC)
-    clients.await_outcome(KafkaError.TOPIC_AUTHORIZATION_FAILED, OTHER_TOPIC)
+    clients.await_error_code(KafkaError.NO_ERROR, TOPIC)
+    clients.await_error_code(KafkaError.TOPIC_AUTHORIZATION_FAILED, OTHER_TOPIC)
 
     users.patch(USER, authentication={"duration": "24h"})
     operated.wait(lambda: (issuer.certificate() or {})["spec"]["duration"] == "24h0m0s", "the other duration")
-    told("AsDesired", "True")
+    wait_ready("AsDesired", "True")
     users.delete(USER)
     operated.wait(lambda: users.read(USER) is None, "the resource to go")
-    clients.await_outcome(KafkaError.TOPIC_AUTHORIZATION_FAILED, TOPIC)
+    clients.await_error_code(KafkaError.TOPIC_AUTHORIZATION_FAILED, TOPIC)
     assert not operated.operators[-1].errors()
 
 
@@ -88,7 +83,7 @@ class Clients:
             "log_level": 0,
         }
 
-    def await_outcome(self, expected: int, topic: str) -> None:
+    def await_error_code(self, expected: int, topic: str) -> None:
         """Brokers learn of changes a moment after the controllers."""
         seen: list[int] = []
 
@@ -96,7 +91,7 @@ class Clients:
             seen.append(self._produce(topic))
             return seen[-1] == expected
 
-        eventually(is_so, ANSWER_TIMEOUT_S, f"the outcome {expected} for {topic}", lambda: f"{seen}")
+        eventually(is_so, RESPONSE_TIMEOUT_S, f"the error code {expected} for {topic}", lambda: f"{seen}")
 
     def _produce(self, topic: str) -> int:
         """The error code of one record."""
@@ -108,11 +103,11 @@ class Clients:
         producer = Producer(self._settings)
         producer.produce(topic, b"1", on_delivery=delivered)
 
-        def answered() -> bool:
+        def is_delivered() -> bool:
             producer.poll(0.1)
             return bool(codes)
 
-        eventually(answered, ANSWER_TIMEOUT_S, "an answer")
+        eventually(is_delivered, RESPONSE_TIMEOUT_S, "a response")
         return codes[0]
 
 

@@ -56,7 +56,7 @@ def test_what_stands_around_the_nodes(operated: Operated) -> None:
     budgets.patch_namespaced_pod_disruption_budget(QUORUM, operated.namespace, patch)
     operated.wait(lambda: available() == 2, "the budget to be mended")
     found = budgets.list_namespaced_pod_disruption_budget(operated.namespace).items
-    assert {one.metadata.name for one in found} == {QUORUM, f"{QUORUM}-brokers"}
+    assert {item.metadata.name for item in found} == {QUORUM, f"{QUORUM}-brokers"}
 
 
 def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
@@ -64,16 +64,16 @@ def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
     operated.create()
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
-    settled = _uids(operated)
+    settled = operated.pod_uids()
     operated.patch(logLevels={"quorate_controller.server": "DEBUG"})
     operated.wait(lambda: len(operated.events("SetLogLevels")) == 3, "three nodes with another level")
     assert all("quorate_controller.server: INFO -> DEBUG" in note for note in operated.events("SetLogLevels"))
-    assert _uids(operated) == settled
-    before = _uids(operated)
+    assert operated.pod_uids() == settled
+    before = operated.pod_uids()
     pods = operated.core.list_namespaced_pod(operated.namespace)
     operated.annotate(restart="once")
     operated.wait(
-        lambda: operated.settled(FIRST, SECOND, THIRD) and not before & _uids(operated), "three new pods"
+        lambda: operated.settled(FIRST, SECOND, THIRD) and not before & operated.pod_uids(), "three new pods"
     )
     assert _fewest_since(operated, pods) == 2
     operated.wait(lambda: len(operated.events("SetLogLevels")) == 6, "the level again, after the restarts")
@@ -113,7 +113,9 @@ def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
     operated.wait_settled(FIRST, SECOND, THIRD)
     operated.annotate(pause="true")
     operated.patch(replicas=4)
-    operated.wait(lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be told")
+    operated.wait(
+        lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be reported"
+    )
     assert len(operated.pods()) == 3
     operated.patch(replicas=3)
     operated.annotate(pause=None)
@@ -142,15 +144,11 @@ def test_manifests_that_contradict_each_other_are_told(operated: Operated) -> No
     operated.wait(lambda: operated.brokers() is None, "the pool to be gone")
 
 
-def _uids(operated: Operated) -> set[str]:
-    return {pod.metadata.uid for pod in operated.core.list_namespaced_pod(operated.namespace).items}
-
-
 def _fewest_since(operated: Operated, listed: kubernetes.client.V1PodList) -> int:
     """How few pods there were at a time between this list and now, when all of them are other pods."""
     names = {pod.metadata.name for pod in listed.items}
     fewest = len(names)
-    missing = _uids(operated)
+    missing = operated.pod_uids()
     happened = kubernetes.watch.Watch().stream(
         operated.core.list_namespaced_pod,
         operated.namespace,

@@ -1,4 +1,4 @@
-"""Operators come and go, at any instant: the next one goes on."""
+"""Operators are killed at any time, and the next operator continues."""
 
 import urllib.request
 from contextlib import suppress
@@ -20,7 +20,7 @@ TIMEOUT_S = 900
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_a_quorum_is_created_and_scaled(operated: Operated) -> None:
-    """No step of a creation and of scaling leaves anything that the next operator can't go on from."""
+    """After each step of a creation and of scaling, the next operator can continue."""
     operated.create()
     kills = kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
     small = final_state(operated)
@@ -117,7 +117,7 @@ def test_another_replica_takes_over(operated: Operated) -> None:
 
 
 def _gauge(operator: OperatorProcess, name: str) -> float | None:
-    """A metric without labels; None while nobody answers."""
+    """A metric without labels; None while no node answers."""
     with (
         suppress(OSError),
         urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as response,

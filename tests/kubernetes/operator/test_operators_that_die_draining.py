@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kit.asking import Asking
 from kit.ledger import consume_numbers
 from kit.operators.dying_operators import final_state, kill_after_each_step
 from kit.operators.operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, SMALL_FILES, Operated
@@ -59,7 +58,7 @@ def _has_left(operated: Operated, *gone: int) -> bool:
 def _produce(operated: Operated) -> None:
     """A record for each number, in partitions that have one replica each, on all brokers."""
     placed = {partition: [NODES[partition % len(NODES)]] for partition in PARTITIONS}
-    _asking(operated)(
+    operated.asking(STAYS)(
         lambda client: client.create_topics([NewTopic(name=TOPIC, assignments=placed)])
     ).raise_any()
     producer = Producer({"bootstrap.servers": _servers(operated), "acks": "all"})
@@ -69,8 +68,8 @@ def _produce(operated: Operated) -> None:
 
 
 def _drained(operated: Operated, *staying: int) -> dict[str, Any]:
-    """What the cluster has come to, without what differs by who left."""
-    ask = _asking(operated)
+    """The final state of the cluster, without what depends on the broker that left."""
+    ask = operated.asking(STAYS)
     topic = ask(lambda client: client.describe_topics([TOPIC]))[TOPIC]
     state = final_state(operated)
     left = [node_id for node_id in NODES if node_id not in staying]
@@ -100,7 +99,3 @@ def _drained(operated: Operated, *staying: int) -> dict[str, Any]:
 
 def _servers(operated: Operated) -> str:
     return f"{operated.agent.address_of(f'{BROKERS}-{STAYS}')}:{BROKER_PORT}"
-
-
-def _asking(operated: Operated) -> Asking:
-    return Asking(servers=_servers(operated))

@@ -23,7 +23,7 @@ def test_killed_while_a_quorum_is_rebuilt(operated: Operated) -> None:
     configure_brokers(asking(operated), log_retention_ms="4711")
     first_lost = _lose(operated)
     operated.start_operator()
-    operated.wait(lambda: _refused(operated) == ["QuorumLost"], "the loss to be told")
+    operated.wait(lambda: _refused(operated) == ["QuorumLost"], "the loss to be reported")
     assert f'"{SURVIVOR}"' in operated.status()["refusals"][0]["message"]
     assert operated.pods() == [f"{QUORUM}-{SURVIVOR}"], "nothing was done about it"
     operated.annotate(recover_quorum_from=f"{SURVIVOR}")
@@ -45,7 +45,7 @@ def test_killed_while_a_quorum_is_rebuilt(operated: Operated) -> None:
 
 
 def _lose(operated: Operated) -> list[str]:
-    """The survivor has all that is committed; nobody looks on while the others lose their disks. What these were."""
+    """Wipes the disks of all controllers but the survivor, which has all committed records, and returns them."""
     operated.wait(lambda: _has_everything(operated), "the survivor to have all that is committed")
     operated.operators[-1].kill()
     lost = _other_disks(operated)
@@ -113,4 +113,4 @@ def _other_disks(operated: Operated) -> list[str]:
 
 
 def _refused(operated: Operated) -> list[str]:
-    return [refusal["code"] for refusal in operated.status().get("refusals", ())]
+    return [refusal["code"] for refusal in operated.refusals()]

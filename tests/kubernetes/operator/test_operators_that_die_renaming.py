@@ -14,7 +14,7 @@ TIMEOUT_S = 900
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_killed_while_names_of_others_are_taken(operated: Operated) -> None:
-    """What an operator saw of a name that somebody else points at a node outlives it: one restart for each."""
+    """A verified external name outlives the operator: each node restarts once."""
     operated.create()
     operated.start_operator()
     operated.wait_settled(*NODES)

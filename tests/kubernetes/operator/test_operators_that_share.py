@@ -13,7 +13,7 @@ from kit.operators.operated import (
     OperatorProcess,
     condition_of,
 )
-from quorate_operator.handlers.sharing import SPLIT_CLUSTER
+from quorate_operator.handlers.selection import SPLIT_CLUSTER
 from quorate_operator.resources.names import FINALIZER
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
@@ -58,7 +58,7 @@ def test_a_label_hands_a_cluster_over(operated: Operated) -> None:
     assert any("done: StopNode" in event for event in steps(green))
     assert len(steps(blue)) == done
     assert "status" not in read(operated, "kafkatopics", "nobodys")
-    assert [one.errors() for one in (blue, green)] == [[], []]
+    assert [operator.errors() for operator in (blue, green)] == [[], []]
 
 
 def start(operated: Operated, color: str) -> OperatorProcess:

@@ -14,10 +14,10 @@ from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.runtime.kubernetes.addresses import PublishedNames
 from quorate_operator.runtime.kubernetes.api import SERVICE, KubernetesApi
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.published_names import PublishedNames
 
 MANIFESTS = """
 apiVersion: quorate.dev/v1alpha1
@@ -44,7 +44,7 @@ class Names:
         self.objects = ClusterObjects(self.api, ObjectCache(), namespace=self.namespace, cluster="quorum")
         self.names = PublishedNames(self.objects)
 
-    async def look(self) -> None:
+    async def observe(self) -> None:
         """See every Service."""
         for service in (await self.api.list(SERVICE, self.namespace))[0]:
             self.objects.seen(service)
@@ -88,19 +88,19 @@ async def test_a_name_lives_through_its_window(names: Names, api_client: kuberne
     await names.publish(address, first)
     version = _service(api_client, names, "c3000").metadata.resource_version
     names.reread()
-    await names.look()
+    await names.observe()
     await names.publish(address, first)
     service = _service(api_client, names, "c3000")
     assert service.metadata.resource_version == version
     assert service.spec.selector["quorate.dev/node-id"] == "3000"
     assert service.spec.publish_not_ready_addresses
-    assert [one.retired_at_ms for one in names.names.all()] == [None]
+    assert [publication.retired_at_ms for publication in names.names.all()] == [None]
 
     await names.names.change(names.context, retire, first)
     (retired,) = names.names.all()
     assert retired.retired_at_ms is not None
     names.reread()
-    await names.look()
+    await names.observe()
     await names.names.change(names.context, retire, first)
     assert list(names.names.all()) == [retired]
     assert _service(api_client, names, "c3000").spec.selector["quorate.dev/node-id"] == "3000"
@@ -128,6 +128,6 @@ async def test_a_service_of_somebody_else_is_left_alone(
         "spec": {"ports": [{"port": 80}]},
     }
     kubernetes.client.CoreV1Api(api_client).create_namespaced_service(names.namespace, body)
-    await names.look()
-    with pytest.raises(StepError, match="the Service c3000 is there already"):
+    await names.observe()
+    with pytest.raises(StepError, match="the Service c3000 exists already"):
         await names.publish(names.address(names.nodes[0]), names.nodes[0])

@@ -18,9 +18,9 @@ def test_a_broker_has_the_rack_of_its_machine(brokered: Operated) -> None:
     operated.create(replicas=1)
     operated.create_brokers(rack={"topologyKey": ZONE})
     operated.start_operator()
-    reported = f"its rack is not known: the machine {operated.agent.machine} has no label {ZONE}"
+    reported = f"its rack is unknown: the machine {operated.agent.machine} has no label {ZONE}"
     operated.wait(
-        lambda: reported in json.dumps((operated.brokers() or {}).get("status")), "the fault to be told"
+        lambda: reported in json.dumps((operated.brokers() or {}).get("status")), "the fault to be reported"
     )
     assert _constraints(operated)[ZONE] == "DoNotSchedule", "its volume is made where it is placed"
 
@@ -51,4 +51,4 @@ def _pod(operated: Operated) -> Any:
 
 def _constraints(operated: Operated) -> dict[str, str]:
     found = _pod(operated).spec.topology_spread_constraints
-    return {one.topology_key: one.when_unsatisfiable for one in found}
+    return {constraint.topology_key: constraint.when_unsatisfiable for constraint in found}

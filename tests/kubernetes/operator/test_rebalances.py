@@ -45,7 +45,7 @@ def test_a_scale_up_from_proposal_to_stop_to_balance(brokered: Operated) -> None
     assert status["proposal"]["brokers"] == [0, 1, 2]
     assert status["proposal"]["partitions"] == 5
     assert status["proposal"]["sizeBytes"] > RECORDS * 4_096 * 5 // 8 // 2
-    assert {one["brokerId"]: one["replicasAfter"] for one in status["brokers"]}[2] == 5
+    assert {broker["brokerId"]: broker["replicasAfter"] for broker in status["brokers"]}[2] == 5
     assert rebalances.replicas_on() == {0: 8, 1: 8}
 
     # Stopped in the middle.

@@ -1,4 +1,4 @@
-"""Advertised hosts that somebody else points at nodes: verified, waited for, rolled."""
+"""Advertised hosts that the operator does not manage: verified, waited for, rolled."""
 
 from kit.operators.operated import CONTROLLERS_FIRST, Operated, forwarded
 

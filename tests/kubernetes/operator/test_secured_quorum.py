@@ -1,4 +1,4 @@
-"""A quorum with TLS, SASL and ACLs under a real operator: it forms, the operator gets in, and nobody is shut out."""
+"""A quorum with TLS, SASL and ACLs under a real operator: it forms, and the operator and the clients log in."""
 
 import json
 import urllib.request
@@ -75,7 +75,8 @@ def test_a_secured_quorum_forms_and_does_not_shut_itself_out(operated: Operated,
         "claims": core.list_namespaced_persistent_volume_claim(namespace),
     }
     places = {
-        name: [json.dumps(core.api_client.sanitize_for_serialization(one))] for name, one in stored.items()
+        name: [json.dumps(core.api_client.sanitize_for_serialization(secret))]
+        for name, secret in stored.items()
     }
     places |= {
         "resource": [json.dumps(operated.resource())],

@@ -78,7 +78,7 @@ def test_the_label_of_the_leader_follows_the_lease(operated: Operated) -> None:
 def _replica(operated: Operated, name: str) -> OperatorProcess:
     port = free_ports(1)
     operator = operated.start_operator(f"--identity={name}", "--lease-duration=10", f"--web=127.0.0.1:{port}")
-    eventually(lambda: _answers(port), STREAM_TIMEOUT_S, f"{name} to serve its page", operator.events)
+    eventually(lambda: _is_up(port), STREAM_TIMEOUT_S, f"{name} to serve its page", operator.events)
     return operator
 
 
@@ -103,7 +103,7 @@ def _pod(name: str) -> dict[str, object]:
     }
 
 
-def _answers(port: int) -> bool:
+def _is_up(port: int) -> bool:
     try:
         return _request(port, "GET", "/")[0] == 200
     except OSError:

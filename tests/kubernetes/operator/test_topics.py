@@ -22,7 +22,7 @@ RETENTION, SEGMENT = "retention.ms", "segment.ms"
 
 @pytest.mark.timeout(600)
 def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
-    """A topic is what its resource says, whoever changes it, and goes or stays as it says."""
+    """A topic follows its resource, also after changes in Kafka, and is deleted or retained as the resource says."""
     operated = brokered
     operated.create(replicas=1)
     config = {**SMALL_FILES, "offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2"}
@@ -51,12 +51,12 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     assert sorted(consume_numbers(topics.servers, "orders", range(4))) == list(range(RECORDS))
     assert topics.status("orders")["replicationFactor"] == 2
 
-    # Changed by somebody else: mended, but for what the resource never had.
+    # Changed in Kafka: reverted, but for configs that the resource never set.
     topics.configure("orders", {RETENTION: "1000", "max.message.bytes": "2000"})
     wanted = {RETENTION: "700000", "max.message.bytes": "2000"}
     operated.wait(lambda: topics.config("orders") == wanted, "the drift to be mended")
-    operated.wait(lambda: operated.events("Drifted"), "the drift to be told")
-    assert operated.events("Drifted")[-1] == "changed by somebody else: retention.ms: 700000, not 1000"
+    operated.wait(lambda: operated.events("Drifted"), "the drift to be reported")
+    assert operated.events("Drifted")[-1] == "changed outside the operator: retention.ms: 700000, not 1000"
 
     # What can't be done is refused, and the rest is done.
     topics.patch("orders", partitions=1, config={RETENTION: 800_000})

@@ -17,7 +17,7 @@ from quorate_protocol.kafka.enums import AclOperation, ResourceType
 
 CLIENTS_PORT = 9094
 BROKERS_TIMEOUT_S = 240
-ANSWER_TIMEOUT_S = 30
+RESPONSE_TIMEOUT_S = 30
 TOPIC, OTHER_TOPIC = "orders", "payments"
 GIVEN, NEXT = "given-secret-1", "given-secret-2"
 WRITE = {"resource": {"type": "Topic", "name": TOPIC}, "operations": ["Write", "Create"]}
@@ -61,15 +61,15 @@ class Clients:
         )
         producer.produce(topic, b"1", on_delivery=delivered)
 
-        def answered() -> bool:
+        def is_delivered() -> bool:
             producer.poll(0.1)
             return bool(codes)
 
-        eventually(answered, ANSWER_TIMEOUT_S, f"an answer to {user}")
+        eventually(is_delivered, RESPONSE_TIMEOUT_S, f"a response to {user}")
         producer.purge()
         return codes[0]
 
-    def await_outcome(self, expected: int, user: str, password: str, *, bits: str = "512") -> None:
+    def await_error_code(self, expected: int, user: str, password: str, *, bits: str = "512") -> None:
         """Brokers learn of changes a moment after the controllers."""
         seen: list[int] = []
 
@@ -77,12 +77,12 @@ class Clients:
             seen.append(self.produce(user, password, bits=bits))
             return seen[-1] == expected
 
-        eventually(is_so, ANSWER_TIMEOUT_S, f"the outcome {expected}", lambda: f"{seen}")
+        eventually(is_so, RESPONSE_TIMEOUT_S, f"the error code {expected}", lambda: f"{seen}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """A cluster with users under an operator, and who asks it; `passwords` has all that may be told nowhere."""
+    """A cluster with users under an operator, and its clients; `passwords` must appear nowhere else."""
 
     operated: Operated
     users: InClusters
@@ -91,8 +91,8 @@ class Bench:
     passwords: list[str] = field(default_factory=lambda: [GIVEN, NEXT])
 
     def acls(self) -> list[str]:
-        """Who may do what."""
-        bindings = [one.entry for one in self.ask(lambda client: client.describe_acls())]
+        """The ACLs of the cluster as text."""
+        bindings = [acl.entry for acl in self.ask(lambda client: client.describe_acls())]
         return sorted(
             f"{binding.principal.removeprefix('User:')} {binding.operation.name.capitalize()}"
             for binding in bindings
@@ -144,7 +144,7 @@ def a_made_secret_is_used(bench: Bench) -> None:
     bench.passwords.append(secret["password"])
     assert secret["username"] == "alice"
     assert f'password="{secret["password"]}"' in secret["sasl.jaas.config"]
-    clients.await_outcome(KafkaError.NO_ERROR, "alice", secret["password"])
+    clients.await_error_code(KafkaError.NO_ERROR, "alice", secret["password"])
     assert clients.produce("alice", secret["password"], OTHER_TOPIC) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert bench.ask(lambda client: client.describe_client_quotas()) == {
         ClientQuotaEntity.of({USER: "alice"}): {"producer_byte_rate": 1_000_000.0}
@@ -153,7 +153,7 @@ def a_made_secret_is_used(bench: Bench) -> None:
 
 
 def acls_and_passwords_follow(bench: Bench) -> None:
-    """ACLs of somebody else are removed, others follow the spec; a Secret made anew is another password."""
+    """Foreign ACLs are removed, others follow the spec; a recreated Secret has another password."""
     operated, users, clients, ask = bench.operated, bench.users, bench.clients, bench.ask
     first = bench.passwords[-1]
     ask(lambda client: client.create_acls([acl_of("alice"), acl_of("bob")])).raise_any()
@@ -167,12 +167,12 @@ def acls_and_passwords_follow(bench: Bench) -> None:
     )
     users.wait_ready("alice")
     assert ask(lambda client: client.describe_client_quotas()) == {}
-    clients.await_outcome(KafkaError.TOPIC_AUTHORIZATION_FAILED, "alice", first)
+    clients.await_error_code(KafkaError.TOPIC_AUTHORIZATION_FAILED, "alice", first)
     users.patch("alice", acls=[WRITE])
     operated.core.delete_namespaced_secret("alice", operated.namespace)
     operated.wait(lambda: read_secret(operated, "alice").get("password"), "another Secret")
     bench.passwords.append(read_secret(operated, "alice")["password"])
-    clients.await_outcome(KafkaError.NO_ERROR, "alice", bench.passwords[-1])
+    clients.await_error_code(KafkaError.NO_ERROR, "alice", bench.passwords[-1])
     assert clients.produce("alice", first) == KafkaError._AUTHENTICATION
 
 
@@ -184,7 +184,7 @@ def a_given_secret_is_followed(bench: Bench) -> None:
     )
     bench.users.wait_ready("carol")
     bench.operated.put_secret("carols", {"password": NEXT})
-    bench.clients.await_outcome(KafkaError.NO_ERROR, "carol", NEXT, bits="256")
+    bench.clients.await_error_code(KafkaError.NO_ERROR, "carol", NEXT, bits="256")
 
 
 def the_operator_is_a_user(bench: Bench) -> None:
@@ -202,18 +202,18 @@ def the_operator_is_a_user(bench: Bench) -> None:
     topics.wait_ready("team-invoices")
     made = bench.ask(lambda client: client.describe_topics(["team-invoices"]))["team-invoices"]
     assert len(made.partitions) == 2
-    # The controllers have allowed the topic. The operator removes what the broker tells of, which may be late.
+    # The controllers have allowed the topic. The operator removes the ACLs that the broker lists, which may be late.
     operated.wait(lambda: "carol All" in bench.acls(), "the broker to have Carol's ACLs")
     users.patch("carol", acls=[WRITE])
     users.wait_ready("carol")
 
 
 def a_deleted_user_is_gone(bench: Bench) -> None:
-    """Nothing of Alice is left, and nobody else is concerned."""
+    """Nothing of Alice is left; other users are not affected."""
     operated, users = bench.operated, bench.users
     users.delete("alice")
     operated.wait(lambda: users.read("alice") is None, "the resource to go")
-    bench.clients.await_outcome(KafkaError._AUTHENTICATION, "alice", bench.passwords[-1])
+    bench.clients.await_error_code(KafkaError._AUTHENTICATION, "alice", bench.passwords[-1])
     operated.wait(
         lambda: set(bench.acls()) == {"bob Read", "carol Create", "carol Write"},
         "the ACLs of the others alone",
@@ -255,5 +255,5 @@ def acl_of(user: str) -> AclBinding:
 
 
 def read_secret(operated: Operated, name: str) -> dict[str, str]:
-    """The texts of a Secret; empty while there is none."""
+    """The texts of a Secret; empty while it does not exist."""
     return {key: value.decode() for key, value in (operated.agent.secret_of(name) or {}).items()}

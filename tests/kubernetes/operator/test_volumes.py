@@ -7,7 +7,7 @@ CLAIM = f"data-{QUORUM}-{CONTROLLERS_FIRST}"
 
 
 def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
-    """`storage.size` grows the volume of a running node, and what can't grow is told and harms nothing."""
+    """`storage.size` grows the volume of a running node, and what can't grow is reported."""
     classes = kubernetes.client.StorageV1Api(operated.core.api_client)
     name = f"{operated.namespace}-disks"
     classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})
@@ -18,8 +18,8 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
     _report(operated, capacity="1Gi")
 
     operated.patch(storage={"size": "2Gi"})
-    operated.wait(lambda: _refusals(operated), "the class to be told")
-    (reported,) = _refusals(operated)
+    operated.wait(lambda: bool(operated.refusals()), "the class to be reported")
+    (reported,) = operated.refusals()
     assert reported["code"] == "VolumeCannotGrow"
     assert f"the StorageClass {name} has no allowVolumeExpansion" in reported["message"]
     assert operated.condition("Stalled")["reason"] == "VolumeCannotGrow"
@@ -31,7 +31,7 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
     _report(operated, capacity="1Gi", condition="FileSystemResizePending")
     operated.wait(
         lambda: operated.condition("VolumesResizing").get("reason") == "FileSystemResizePending",
-        "the resize to be told",
+        "the resize to be reported",
     )
     _report(operated, capacity="2Gi")
     operated.wait_settled(CONTROLLERS_FIRST)
@@ -39,16 +39,16 @@ def test_a_volume_grows_when_its_class_allows_it(operated: Operated) -> None:
 
     body = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
     operated.core.patch_namespaced_persistent_volume_claim(CLAIM, operated.namespace, body)
-    operated.wait(lambda: _refusals(operated), "the larger claim to be told")
-    assert [refusal["code"] for refusal in _refusals(operated)] == ["VolumeCannotShrink"]
+    operated.wait(lambda: bool(operated.refusals()), "the larger claim to be reported")
+    assert [refusal["code"] for refusal in operated.refusals()] == ["VolumeCannotShrink"]
     operated.patch(storage={"size": "3Gi"})
-    operated.wait(lambda: not _refusals(operated), "both to agree")
+    operated.wait(lambda: not operated.refusals(), "both to agree")
     after = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace)
     assert after.metadata.uid == pod
 
 
 def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> None:
-    """What the API server refuses is told, and the rest of the cluster is looked after."""
+    """What the API server refuses is reported, and the rest of the cluster is reconciled."""
     classes = kubernetes.client.StorageV1Api(operated.core.api_client)
     name, claim = f"{operated.namespace}-slow", f"history-{QUORUM}"
     classes.create_storage_class({"metadata": {"name": name}, "provisioner": "example.com/disks"})
@@ -58,10 +58,10 @@ def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> Non
     _report(operated, claim=claim, capacity="1Gi")
 
     operated.patch(history={"storage": {"size": "2Gi"}})
-    operated.wait(lambda: _refusals(operated), "the refusal to be told")
-    (reported,) = _refusals(operated)
+    operated.wait(lambda: bool(operated.refusals()), "the refusal to be reported")
+    (reported,) = operated.refusals()
     assert reported["code"] == operated.condition("Degraded")["reason"] == "ObjectRefused"
-    assert reported["message"].startswith(f"PersistentVolumeClaim {claim} can't be kept as it should be")
+    assert reported["message"].startswith(f"PersistentVolumeClaim {claim} could not be applied")
     assert f"the StorageClass {name} has no allowVolumeExpansion" in reported["message"]
     pod = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace).metadata.uid
     operated.patch(template={"labels": {"team": "a"}})
@@ -72,7 +72,7 @@ def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> Non
 
     classes.patch_storage_class(name, {"allowVolumeExpansion": True})
     operated.wait(lambda: _requested(operated, claim) == "2Gi", "the larger size to be requested")
-    operated.wait(lambda: not _refusals(operated), "nothing to be wrong any more")
+    operated.wait(lambda: not operated.refusals(), "nothing to be wrong any more")
 
 
 def test_volumes_of_brokers_come_and_are_taken_back(brokered: Operated) -> None:
@@ -106,10 +106,6 @@ def test_volumes_of_brokers_come_and_are_taken_back(brokered: Operated) -> None:
     )
     assert added in operated.claims()
     assert operated.pod_uids() == pods
-
-
-def _refusals(operated: Operated) -> list[dict[str, str]]:
-    return list(operated.status().get("refusals") or ())
 
 
 def _requested(operated: Operated, claim: str = CLAIM) -> str:

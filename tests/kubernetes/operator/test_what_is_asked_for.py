@@ -10,7 +10,7 @@ OTHERS = "others"
 
 
 def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> None:
-    """Each resource says what is wrong with it, for the spec as it is, and goes on when it is right; others
+    """Each resource says what is wrong with it, for the spec as it is, and continues when it is right; others
     are not concerned.
     """
     operated.create_brokers()
@@ -29,7 +29,7 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
         operated.wait(lambda: _is_refused(operated, BROKERS), "each generation to be refused")
     assert "node id 5 belongs to KafkaBroker others" in operated.brokers_condition("Ready")["message"]
     operated.wait(lambda: "node id 5" in "".join(operated.events("InvalidManifest")), "the Event")
-    assert [one["nodeId"] for one in (operated.brokers() or {})["status"]["brokers"]] == [0]
+    assert [broker["nodeId"] for broker in (operated.brokers() or {})["status"]["brokers"]] == [0]
     assert _reason(operated, OTHERS) == operated.condition("Ready")["reason"] == "Hibernated"
     assert operated.condition("Degraded")["status"] == "False"
 
@@ -107,7 +107,7 @@ def _leave_volume(operated: Operated, pool: str, node_id: int) -> None:
 
 
 def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operated) -> None:
-    """A mistake in a resource costs no node, also when the operator starts anew."""
+    """A mistake in a resource costs no node, also when the operator is restarted."""
     operated.create(replicas=1)
     operator = operated.start_operator()
     operated.wait_settled(NODES[0])
@@ -140,7 +140,9 @@ def test_names_that_belong_to_somebody_else(operated: Operated) -> None:
     operated.create(hibernated=True)
     operated.start_operator()
     fault = f"Service {QUORUM}"
-    operated.wait(lambda: fault in operated.condition("Degraded").get("message", ""), "the clash to be told")
+    operated.wait(
+        lambda: fault in operated.condition("Degraded").get("message", ""), "the clash to be reported"
+    )
     assert operated.core.read_namespaced_service(QUORUM, operated.namespace).spec.cluster_ip != "None"
     operated.core.delete_namespaced_service(QUORUM, operated.namespace)
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to go on")
@@ -160,7 +162,9 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
     operated.wait_settled(NODES[0])
     operated.patch(paused=True)
     operated.annotate(pause="true")
-    operated.wait(lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be told")
+    operated.wait(
+        lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be reported"
+    )
     scale = operated.custom.patch_namespaced_custom_object_scale(
         GROUP, VERSION, operated.namespace, "kafkacontrollers", QUORUM, {"spec": {"replicas": 2}}
     )
@@ -194,7 +198,7 @@ def test_only_the_operators_own_namespace_reaches_controllers(operated: Operated
     policies = kubernetes.client.NetworkingV1Api(operated.core.api_client)
     policy = policies.read_namespaced_network_policy(f"{QUORUM}-controllers", operated.namespace)
     admitted = [peer.namespace_selector for peer in policy.spec.ingress[0]._from]
-    assert [one.match_labels for one in admitted if one is not None] == [
+    assert [peer.match_labels for peer in admitted if peer is not None] == [
         {"kubernetes.io/metadata.name": "quorate-system"}
     ]
 
@@ -211,21 +215,25 @@ _NO_VALUES: dict[str, Any] = {
 
 
 def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> None:
-    """A template that only the API server can judge costs no running node, and is told where it was written."""
+    """A template that only the API server can judge costs no running node, and is reported at its resource."""
     operated.create(replicas=1)
     operated.start_operator()
     operated.wait_settled(NODES[0])
     name = f"{QUORUM}-{NODES[0]}"
     uid = operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid
-    for template, told in (
+    for template, expected in (
         (_NO_VALUES, "must be specified when `operator` is 'In'"),
         ({"affinity": None, "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, "cpu limit"),
         ({"resources": None, "priorityClassName": "no-such-class"}, "no-such-class"),
     ):
         operated.patch(template=template)
-        operated.wait(lambda told=told: told in _refused(operated), f"the refusal that names {told}")
+        operated.wait(
+            lambda expected=expected: expected in _refused(operated), f"the refusal that names {expected}"
+        )
         assert operated.condition("Stalled")["reason"] == "RestartRefused"
-        operated.wait(lambda told=told: told in "".join(operated.events("RestartRefused")), "the Event")
+        operated.wait(
+            lambda expected=expected: expected in "".join(operated.events("RestartRefused")), "the Event"
+        )
         assert operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid == uid
     assert operated.events("StopNode") == []
     operated.patch(template={"priorityClassName": None, "labels": {"team": "a"}})
@@ -236,7 +244,7 @@ def test_a_pod_that_the_api_server_refuses_stops_no_node(operated: Operated) -> 
 
 
 def _refused(operated: Operated) -> str:
-    return "".join(one["message"] for one in operated.status().get("refusals") or ())
+    return "".join(refusal["message"] for refusal in operated.refusals())
 
 
 def _reason(operated: Operated, pool: str) -> str | None:

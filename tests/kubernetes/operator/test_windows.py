@@ -11,14 +11,16 @@ FAR, NEAR = timedelta(hours=12), timedelta(seconds=20)
 
 
 def test_a_roll_waits_for_its_window_and_goes_on_when_it_opens(operated: Operated) -> None:
-    """An image restarts nobody before its window, is told with the time, and rolls when the window opens."""
+    """A new image restarts no node before its window, is reported with the time, and rolls when the window opens."""
     far = _full_minute(FAR)
     operated.create(rollout=_rollout(far))
     operator = operated.start_operator()
     operated.wait_settled(*NODES)
     before = _uids(operated)
     operated.patch(image="quorate:other")
-    operated.wait(lambda: _told(operated, far) == ["True", "False"], "the restarts to wait for the window")
+    operated.wait(
+        lambda: _postponed(operated, far) == ["True", "False"], "the restarts to wait for the window"
+    )
     assert "3000 (image: quorate:test -> quorate:other)" in operated.condition("Ready")["message"]
     assert operated.settled(*NODES)
 
@@ -29,7 +31,9 @@ def test_a_roll_waits_for_its_window_and_goes_on_when_it_opens(operated: Operate
 
     near = _full_minute(NEAR)
     operated.patch(rollout=_rollout(near))
-    operated.wait(lambda: _told(operated, near) == ["True", "False"], "the time of the window to be told")
+    operated.wait(
+        lambda: _postponed(operated, near) == ["True", "False"], "the time of the window to be reported"
+    )
     assert (_images(operated)[NAMES[0]], _uids(operated)[NAMES[1]]) == ("quorate:other", before[NAMES[1]])
     assert operated.events("StopNode") == []
 
@@ -42,7 +46,7 @@ def test_a_roll_waits_for_its_window_and_goes_on_when_it_opens(operated: Operate
 
 
 def _full_minute(later: timedelta) -> datetime:
-    """The first full minute after so much time."""
+    """The first full minute after this time."""
     return (datetime.now(UTC) + later).replace(second=0, microsecond=0) + timedelta(minutes=1)
 
 
@@ -50,7 +54,7 @@ def _rollout(opens: datetime) -> dict[str, object]:
     return {"overlap": "1s", "windows": [{"start": f"{opens:%H:%M}", "duration": "1h"}]}
 
 
-def _told(operated: Operated, opens: datetime) -> list[str]:
+def _postponed(operated: Operated, opens: datetime) -> list[str]:
     """The statuses of the conditions that say from when on nodes are to be restarted."""
     conditions = [operated.condition(kind) for kind in ("Ready", "Reconciling")]
     return [

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+from kit.operator_model.desired_spec import DesiredSpec
 from kit.operator_model.driver import Cluster
-from kit.operator_model.wish import Wish
 from quorate_operator.planning import address_slots, addresses, membership, rollout
 from quorate_operator.planning.cluster import Role
 from quorate_operator.planning.safety import QuorumView
-from quorate_operator.runtime.verifying import NamesLook
+from quorate_operator.runtime.verifications import NameProbes
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -27,21 +27,23 @@ def _no_majority(patch: pytest.MonkeyPatch) -> None:
 
 
 def _running() -> Cluster:
-    cluster = Cluster(Wish(controllers=3, brokers=2, version="4.4.0", metadata_version="4.4-IV2"), seed=7)
+    cluster = Cluster(
+        DesiredSpec(controllers=3, brokers=2, version="4.4.0", metadata_version="4.4-IV2"), seed=7
+    )
     cluster.settle()
     return cluster
 
 
 def _exchange(cluster: Cluster) -> None:
-    cluster.wish.rotate((3000, 3002), "CONTROLLER")
+    cluster.spec.rotate((3000, 3002), "CONTROLLER")
 
 
 def _leave(cluster: Cluster) -> None:
-    cluster.wish.scale(Role.CONTROLLER, 1)
+    cluster.spec.scale(Role.CONTROLLER, 1)
 
 
 def _change_while_one_lags(cluster: Cluster) -> None:
-    cluster.wish.config += 1
+    cluster.spec.config += 1
     follower = max(cluster.world.live_voters() - {cluster.world.leader_id})
     cluster.crash(cluster.world.nodes[follower])
     cluster.world.nodes[follower].exits_in_a_row = 30
@@ -49,10 +51,10 @@ def _change_while_one_lags(cluster: Cluster) -> None:
 
 def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kills between a stop and a start are found to undo what was seen."""
-    monkeypatch.setattr(NamesLook, "with_verified", lambda look, _: look.probes)
-    cluster = Cluster(Wish(controllers=1, brokers=2, is_external=True), seed=7)
+    monkeypatch.setattr(NameProbes, "with_verified", lambda look, _: look.probes)
+    cluster = Cluster(DesiredSpec(controllers=1, brokers=2, is_external=True), seed=7)
     cluster.settle()
-    cluster.wish.rename()
+    cluster.spec.rename()
     for _ in range(150):
         cluster.round(cut=1)
     with pytest.raises(AssertionError, match="controller-3000"):
@@ -60,11 +62,11 @@ def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyP
 
 
 def _exchange_without_leader() -> Cluster:
-    cluster = Cluster(Wish(controllers=2, brokers=2, is_external=True), seed=7)
+    cluster = Cluster(DesiredSpec(controllers=2, brokers=2, is_external=True), seed=7)
     cluster.settle()
     for node_id in (3000, 3001):
         cluster.crash(cluster.world.nodes[node_id])
-    cluster.wish.rotate((3000, 3001), "CONTROLLER")
+    cluster.spec.rotate((3000, 3001), "CONTROLLER")
     return cluster
 
 

@@ -3,8 +3,8 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from kit.operator_model.desired_spec import DesiredSpec
 from kit.operator_model.driver import Cluster
-from kit.operator_model.wish import Wish
 from kit.operator_model.world import Node
 from quorate_operator.planning.cluster import Lifecycle, Role, VolumePolicy
 
@@ -40,7 +40,7 @@ class Operated(RuleBasedStateMachine):
         volumes: VolumePolicy,
         is_up: bool,
     ) -> None:
-        wish = Wish(
+        spec = DesiredSpec(
             controllers=controllers,
             brokers=brokers,
             others=others,
@@ -48,7 +48,7 @@ class Operated(RuleBasedStateMachine):
             is_external=is_external,
             volumes=volumes,
         )
-        self.cluster = Cluster(wish, seed)
+        self.cluster = Cluster(spec, seed)
         if is_up:
             self.cluster.settle()
             self.cluster.create_partitions()
@@ -83,69 +83,69 @@ class Operated(RuleBasedStateMachine):
     @precondition(lambda self: self.can_change_voters)
     @rule(replicas=st.integers(1, CONTROLLERS_MAX))
     def scale_controllers(self, replicas: int) -> None:
-        self.cluster.wish.scale(Role.CONTROLLER, replicas)
+        self.cluster.spec.scale(Role.CONTROLLER, replicas)
 
     @precondition(lambda self: self.is_formed)
     @rule(replicas=st.integers(BROKERS_MIN, BROKERS_MAX))
     def scale_brokers(self, replicas: int) -> None:
-        self.cluster.wish.scale(Role.BROKER, replicas)
+        self.cluster.spec.scale(Role.BROKER, replicas)
 
     @precondition(lambda self: self.is_formed)
     @rule()
     def delete_a_pool(self) -> None:
-        self.cluster.wish.drain_others()
+        self.cluster.spec.drain_others()
 
     @precondition(lambda self: self.can_change_voters)
     @rule(choice=choices)
     def replace_one(self, choice: int) -> None:
-        nodes = self.cluster.wish.nodes()
-        self.cluster.wish.replace(nodes[choice % len(nodes)][0])
+        nodes = self.cluster.spec.nodes()
+        self.cluster.spec.replace(nodes[choice % len(nodes)][0])
 
     @rule()
     def take_back(self) -> None:
         if self.can_change_voters:
-            self.cluster.wish.take_back()
+            self.cluster.spec.take_back()
 
     @rule()
     def rename_all(self) -> None:
-        self.cluster.wish.rename()
+        self.cluster.spec.rename()
 
     @rule(role=st.sampled_from(Role), length=st.integers(2, 5), choice=choices)
     def rotate(self, role: Role, length: int, choice: int) -> None:
-        ids = self.cluster.wish.ids(role)
+        ids = self.cluster.spec.ids(role)
         if len(ids) < 2:
             return
         start = choice % len(ids)
         listener = "CONTROLLER" if role is Role.CONTROLLER else ("INTERNAL", "EXTERNAL")[choice % 2]
-        self.cluster.wish.rotate((ids[start:] + ids[:start])[:length], listener)
+        self.cluster.spec.rotate((ids[start:] + ids[:start])[:length], listener)
 
     @precondition(lambda self: self.is_formed)
     @rule(choice=choices)
     def inherit(self, choice: int) -> None:
-        ids = self.cluster.wish.ids(Role.BROKER)
+        ids = self.cluster.spec.ids(Role.BROKER)
         if len(ids) > BROKERS_MIN:
             leaving, heir = ids[choice % len(ids)], ids[(choice + 1) % len(ids)]
-            self.cluster.wish.inherit(leaving, heir, "EXTERNAL")
+            self.cluster.spec.inherit(leaving, heir, "EXTERNAL")
 
     @rule()
     def change_config(self) -> None:
-        self.cluster.wish.config += 1
+        self.cluster.spec.config += 1
 
     @precondition(lambda self: self.is_formed)
     @rule()
     def upgrade(self) -> None:
         """To the first release that can unregister controllers."""
-        self.cluster.wish.version, self.cluster.wish.metadata_version = "4.4.0", "4.4-IV2"
+        self.cluster.spec.version, self.cluster.spec.metadata_version = "4.4.0", "4.4-IV2"
 
     @precondition(lambda self: self.is_formed)
     @rule()
     def become_dynamic(self) -> None:
-        self.cluster.wish.dynamic = True
+        self.cluster.spec.dynamic = True
 
     @precondition(lambda self: self.is_formed)
     @rule(lifecycle=st.sampled_from(Lifecycle))
     def live(self, lifecycle: Lifecycle) -> None:
-        self.cluster.wish.lifecycle = lifecycle
+        self.cluster.spec.lifecycle = lifecycle
 
     # -- the world
 
@@ -186,8 +186,8 @@ class Operated(RuleBasedStateMachine):
         """Liveness: when faults have ended, and nobody pauses the cluster, it becomes what is desired."""
         if not hasattr(self, "cluster"):
             return
-        if self.cluster.wish.lifecycle is Lifecycle.PAUSED:
-            self.cluster.wish.lifecycle = Lifecycle.RUNNING
+        if self.cluster.spec.lifecycle is Lifecycle.PAUSED:
+            self.cluster.spec.lifecycle = Lifecycle.RUNNING
         self.cluster.settle()
 
 
@@ -201,18 +201,18 @@ Hypothesis draws edits, faults and deaths of the operator; the model cluster jud
 
 
 def test_a_voter_that_leaves_on_a_lost_machine_spares_the_other_of_two() -> None:
-    cluster = Cluster(Wish(controllers=2, brokers=2, dynamic=True), seed=1419443)
+    cluster = Cluster(DesiredSpec(controllers=2, brokers=2, dynamic=True), seed=1419443)
     cluster.settle()
     cluster.world.nodes[3001].is_lost = True
-    cluster.wish.scale(Role.CONTROLLER, 1)
-    cluster.wish.config += 1
+    cluster.spec.scale(Role.CONTROLLER, 1)
+    cluster.spec.config += 1
     cluster.world.tick(80_000)
     assert not cluster.round().due
     cluster.settle()
 
 
 def test_the_last_in_sync_may_be_restarted_when_it_serves_nobody() -> None:
-    cluster = Cluster(Wish(controllers=1, brokers=3), seed=681029029)
+    cluster = Cluster(DesiredSpec(controllers=1, brokers=3), seed=681029029)
     cluster.settle()
     cluster.create_partitions()
     world = cluster.world
@@ -222,7 +222,7 @@ def test_the_last_in_sync_may_be_restarted_when_it_serves_nobody() -> None:
             replica for replica in partition.replicas if 1 in partition.replicas and replica != 1
         }
     world.tick(80_000)
-    cluster.wish.config += 1
+    cluster.spec.config += 1
     for _ in range(10):
         cluster.round()
     assert any(partition.leader == -1 for partition in world.partitions.values())

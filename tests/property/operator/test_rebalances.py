@@ -16,7 +16,7 @@ from quorate_operator.entities.balance_facts import (
     ObservedBalance,
 )
 from quorate_operator.entities.plan import EntityPlan
-from quorate_operator.handlers.entities.statuses import Verdict, entity_status
+from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import ANNOTATION_APPROVE, KafkaRebalance
 from quorate_operator.planning.cluster import PartitionId
@@ -86,7 +86,7 @@ class Bench:
 
 def conditions(plan: EntityPlan) -> dict[str, tuple[str, str]]:
     """Status and reason of each condition."""
-    status = entity_status(Verdict(plan=plan, cluster_id="c"), 1)
+    status = entity_status(EntityResult(plan=plan, cluster_id="c"), 1)
     return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 

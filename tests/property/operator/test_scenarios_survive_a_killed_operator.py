@@ -4,42 +4,42 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from kit.operator_model.desired_spec import OTHERS, OTHERS_FIRST, DesiredSpec
 from kit.operator_model.driver import Cluster
-from kit.operator_model.wish import OTHERS, OTHERS_FIRST, Wish
 from quorate_operator.planning.cluster import Lifecycle, Role, VolumePolicy
 
 Edit = Callable[[Cluster], None]
 
 
 def _scale_up(cluster: Cluster) -> None:
-    cluster.wish.scale(Role.CONTROLLER, 5)
-    cluster.wish.scale(Role.BROKER, 4)
+    cluster.spec.scale(Role.CONTROLLER, 5)
+    cluster.spec.scale(Role.BROKER, 4)
 
 
 def _scale_down(cluster: Cluster) -> None:
-    cluster.wish.scale(Role.CONTROLLER, 1)
-    cluster.wish.scale(Role.BROKER, 2)
+    cluster.spec.scale(Role.CONTROLLER, 1)
+    cluster.spec.scale(Role.BROKER, 2)
 
 
 def _decommission(cluster: Cluster) -> None:
-    cluster.wish.leave(3001)
-    cluster.wish.leave(0)
+    cluster.spec.leave(3001)
+    cluster.spec.leave(0)
 
 
 def _rename(cluster: Cluster) -> None:
-    cluster.wish.rename()
+    cluster.spec.rename()
 
 
 def _swap_controllers(cluster: Cluster) -> None:
-    cluster.wish.rotate((3000, 3002), "CONTROLLER")
+    cluster.spec.rotate((3000, 3002), "CONTROLLER")
 
 
 def _rotate_brokers(cluster: Cluster) -> None:
-    cluster.wish.rotate((0, 1, 2), "EXTERNAL")
+    cluster.spec.rotate((0, 1, 2), "EXTERNAL")
 
 
 def _upgrade(cluster: Cluster) -> None:
-    cluster.wish.version, cluster.wish.metadata_version = "4.4.0", "4.4-IV2"
+    cluster.spec.version, cluster.spec.metadata_version = "4.4.0", "4.4-IV2"
 
 
 def _lose_disks(cluster: Cluster) -> None:
@@ -48,11 +48,11 @@ def _lose_disks(cluster: Cluster) -> None:
 
 
 def _become_dynamic(cluster: Cluster) -> None:
-    cluster.wish.dynamic = True
+    cluster.spec.dynamic = True
 
 
 def _hibernate(cluster: Cluster) -> None:
-    cluster.wish.lifecycle = Lifecycle.HIBERNATED
+    cluster.spec.lifecycle = Lifecycle.HIBERNATED
 
 
 def _everything(cluster: Cluster) -> None:
@@ -76,7 +76,7 @@ EDITS: tuple[Edit, ...] = (
 
 
 def _running(*, dynamic: bool = True, is_external: bool = False) -> Cluster:
-    cluster = Cluster(Wish(controllers=3, brokers=3, dynamic=dynamic, is_external=is_external), seed=1)
+    cluster = Cluster(DesiredSpec(controllers=3, brokers=3, dynamic=dynamic, is_external=is_external), seed=1)
     cluster.settle()
     cluster.create_partitions()
     cluster.history.clear()
@@ -121,7 +121,7 @@ def test_no_node_restarts_more_often_than_it_must(edit: Edit, restarts: dict[str
 def test_names_of_others_cost_one_restart_whoever_dies_meanwhile(half: bool) -> None:
     """Who starts a node knows by which new name it was reached, though others stopped it, and a rename ends."""
     cluster = _running(is_external=True)
-    cluster.wish.rename()
+    cluster.spec.rename()
     for _ in range(150):
         cluster.round(cut=1, half=half)
     cluster.check_desired_state()
@@ -132,17 +132,19 @@ def test_names_of_others_cost_one_restart_whoever_dies_meanwhile(half: bool) -> 
 def test_a_cluster_sleeps_and_wakes_as_it_was() -> None:
     """Hibernation stops everything and loses nothing; names that changed meanwhile are given out on waking."""
     cluster = _running()
-    cluster.wish.lifecycle = Lifecycle.HIBERNATED
+    cluster.spec.lifecycle = Lifecycle.HIBERNATED
     cluster.settle()
     voters = {node_id: voter.directory_id for node_id, voter in cluster.world.voters.items()}
-    cluster.wish.rotate((3000, 3001, 3002), "CONTROLLER")
-    cluster.wish.lifecycle = Lifecycle.RUNNING
+    cluster.spec.rotate((3000, 3001, 3002), "CONTROLLER")
+    cluster.spec.lifecycle = Lifecycle.RUNNING
     cluster.settle()
     assert {node_id: voter.directory_id for node_id, voter in cluster.world.voters.items()} == voters
 
 
 def _with_another_pool(*, brokers: int) -> Cluster:
-    cluster = Cluster(Wish(controllers=3, brokers=brokers, others=2, volumes=VolumePolicy.RETAIN), seed=1)
+    cluster = Cluster(
+        DesiredSpec(controllers=3, brokers=brokers, others=2, volumes=VolumePolicy.RETAIN), seed=1
+    )
     cluster.settle()
     cluster.create_partitions()
     return cluster
@@ -153,7 +155,7 @@ def test_a_deleted_pool_leaves_nothing_behind(half: bool) -> None:
     """A pool that is deleted with its volumes costs no replica, whoever is killed meanwhile."""
     cluster = _with_another_pool(brokers=2)
     cluster.crash(cluster.world.nodes[OTHERS_FIRST])
-    cluster.wish.drain_others()
+    cluster.spec.drain_others()
     for _ in range(150):
         cluster.round(cut=1, half=half)
     cluster.settle()
@@ -163,12 +165,12 @@ def test_a_deleted_pool_leaves_nothing_behind(half: bool) -> None:
 def test_a_deleted_pool_that_has_nowhere_to_go_stays_in_service() -> None:
     """A deletion that can't be carried out stops nobody."""
     cluster = _with_another_pool(brokers=1)
-    cluster.wish.drain_others()
+    cluster.spec.drain_others()
     for _ in range(30):
         made = cluster.round()
     pool = [node for node in cluster.world.nodes.values() if node.pool == OTHERS]
     assert [cluster.world.serves(node.node_id) for node in pool] == [True, True]
     assert [(refusal.code, refusal.pool) for refusal in made.refusals] == [("TooFewBrokers", OTHERS)]
-    cluster.wish.scale(Role.BROKER, 2)
+    cluster.spec.scale(Role.BROKER, 2)
     cluster.settle()
     assert not [node for node in cluster.world.nodes.values() if node.pool == OTHERS]

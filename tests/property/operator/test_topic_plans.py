@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from kit.kafka_model import TopicModel, kafka_of
 from quorate_operator.entities.factor import ObservedPartition
 from quorate_operator.entities.topics import (
-    HadTopic,
     ObservedTopic,
+    StoredTopic,
     is_same_value,
     plan_topic,
     plan_topic_deletion,
@@ -59,11 +59,11 @@ def cases(draw: st.DrawFn) -> tuple[Any, TopicModel, Any]:
 def test_plans_lead_to_what_is_asked_for(case: tuple[Any, TopicModel, Any], managed: set[str]) -> None:
     resource, model, kafka = case
     before = model.topic
-    had = HadTopic(is_had=before is not None, config=frozenset(managed))
+    stored = StoredTopic(is_managed=before is not None, config=frozenset(managed))
     for _ in range(LOOKS_MAX):
-        plan = plan_topic(resource, model.topic, kafka, had=had)
+        plan = plan_topic(resource, model.topic, kafka, stored=stored)
         assert not plan.refusals
-        had = HadTopic.of_status(plan.status)
+        stored = StoredTopic.of_status(plan.status)
         if not plan.changes and not plan.waits:
             break
         for change in plan.changes:
@@ -89,6 +89,6 @@ def test_plans_lead_to_what_is_asked_for(case: tuple[Any, TopicModel, Any], mana
             assert {*topic.partitions[number].replicas} & {*partition.isr}, (
                 "a partition lost all that was in sync"
             )
-    for change in plan_topic_deletion(resource, topic, had).changes:
+    for change in plan_topic_deletion(resource, topic, stored).changes:
         model.apply(change)
     assert model.topic is None

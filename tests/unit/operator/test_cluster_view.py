@@ -8,7 +8,7 @@ from quorate_operator.planning.cluster import NodeState, ObservedCluster
 from quorate_operator.planning.steps import Plan, StartNode, WaitFor
 from quorate_operator.runtime.local.status import plan_as_json
 from quorate_operator.view.cluster import ClusterView, is_serving, view_of
-from quorate_operator.web.port import ClusterSnapshot
+from quorate_operator.web.snapshots import ClusterSnapshot
 
 
 def seen(snapshot: ClusterSnapshot) -> ObservedCluster:
@@ -75,7 +75,7 @@ def test_a_pool_has_its_own_steps_and_the_waits_among_them() -> None:
 def test_programs_read_the_same_plan_as_people() -> None:
     view = busy().view()
     shown = plan_as_json(view)
-    assert [one["text"] for one in shown["steps"]] == [step.text for step in view.steps]
-    assert [one["due"] for one in shown["steps"]] == [True, True, False, False, False]
+    assert [step["text"] for step in shown["steps"]] == [step.text for step in view.steps]
+    assert [step["due"] for step in shown["steps"]] == [True, True, False, False, False]
     assert view.next.startswith("Publish broker-2.old.example.com:9094 of broker-2, and 1 more: ")
-    assert [one["code"] for one in shown["refusals"]] == ["UnsafeDowngrade"]
+    assert [refusal["code"] for refusal in shown["refusals"]] == ["UnsafeDowngrade"]

@@ -92,7 +92,7 @@ def test_missing_java_is_told_with_the_remedy(environment: dict[str, str]) -> No
     [
         ("echo 'java version \"1.8.0_402\"'", "is Java 8; Kafka needs Java 17 or newer"),
         ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11; Kafka needs Java 17 or newer"),
-        ("echo nonsense", "is no Java runtime that tells its version"),
+        ("echo nonsense", "is no Java runtime that reports its version"),
     ],
 )
 def test_unusable_java_is_refused(script: Script, environment: dict[str, str], body: str, fault: str) -> None:
@@ -127,7 +127,7 @@ def test_a_release_without_shell_borrows_it(
     cache = Path(environment["XDG_CACHE_HOME"]) / "quorate"
     assert kafka.shell == KafkaShell(version="4.3.1", libs=cache / "kafka-4.3.1" / "libs")
     shell = "org.apache.kafka.shell.MetadataShell"
-    assert [kafka.command(one)[2:] for one in ("kafka.Kafka", "kafka.admin.ConfigCommand", shell)] == [
+    assert [kafka.command(tool)[2:] for tool in ("kafka.Kafka", "kafka.admin.ConfigCommand", shell)] == [
         [f"{cache}/kafka-4.4.0/libs/*", "kafka.Kafka"],
         [f"{cache}/kafka-4.4.0/libs/*", "org.apache.kafka.tools.ConfigCommand"],
         [f"{cache}/kafka-4.3.1/libs/*", shell],

@@ -32,11 +32,11 @@ async def test_the_label_comes_and_goes() -> None:
     ]
 
 
-@pytest.mark.parametrize(("status", "is_told"), [(404, False), (403, True), (0, True)])
+@pytest.mark.parametrize(("status", "is_logged"), [(404, False), (403, True), (0, True)])
 async def test_clusters_matter_more_than_the_page(
-    caplog: pytest.LogCaptureFixture, status: int, is_told: bool
+    caplog: pytest.LogCaptureFixture, status: int, is_logged: bool
 ) -> None:
     caplog.set_level(logging.WARNING)
     api = Api(ApiError(status, "No", "no"))
     await label_leading(cast("KubernetesApi", api), "system", "operator-1", leads=True)
-    assert ("can't be labelled" in caplog.text) == is_told
+    assert ("can't be labelled" in caplog.text) == is_logged

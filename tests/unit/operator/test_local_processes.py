@@ -16,8 +16,8 @@ from quorate.play.display import follow_logs, print_logs
 from quorate_operator.runtime.local import child_process
 from quorate_operator.runtime.local.child_process import ChildProcess, describe_exit
 from quorate_operator.runtime.local.control_socket import (
-    ANSWER_SIZE_BYTES_MAX,
     REQUEST_SIZE_BYTES_MAX,
+    RESPONSE_SIZE_BYTES_MAX,
     call,
     serve,
 )
@@ -109,7 +109,7 @@ async def test_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 async def test_commands_reach_the_supervisor_in_a_deep_directory(tmp_path: Path) -> None:
     directory = PlayDirectory(tmp_path / ("d" * 150))
-    directory.take()
+    directory.lock()
 
     async def handle(command: str, arguments: Any) -> Any:
         if command == "refuse":
@@ -128,7 +128,7 @@ async def test_commands_reach_the_supervisor_in_a_deep_directory(tmp_path: Path)
 
 async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
     directory = PlayDirectory(tmp_path)
-    directory.take()
+    directory.lock()
 
     async def handle(command: str, arguments: Any) -> Any:
         return command, arguments
@@ -146,12 +146,12 @@ async def test_garbage_on_the_control_socket_is_refused(tmp_path: Path) -> None:
     directory.release()
 
 
-@pytest.mark.parametrize("answer", [b"x\n", b"[]\n", b"[" * 100_000 + b"\n"])
-async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, answer: bytes) -> None:
+@pytest.mark.parametrize("response", [b"x\n", b"[]\n", b"[" * 100_000 + b"\n"])
+async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, response: bytes) -> None:
     directory = PlayDirectory(tmp_path)
 
     async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer)
+        writer.write(response)
         writer.close()
 
     async with await asyncio.start_unix_server(talk, path=tmp_path / "control.sock"):
@@ -161,18 +161,18 @@ async def test_a_supervisor_that_answers_garbage_is_told(tmp_path: Path, answer:
             await call(directory, "status")
 
 
-@pytest.mark.parametrize("size_bytes", [REQUEST_SIZE_BYTES_MAX + 1, ANSWER_SIZE_BYTES_MAX + 1])
+@pytest.mark.parametrize("size_bytes", [REQUEST_SIZE_BYTES_MAX + 1, RESPONSE_SIZE_BYTES_MAX + 1])
 async def test_what_is_too_long_for_the_control_socket_is_told(tmp_path: Path, size_bytes: int) -> None:
     """No command ends with a traceback, or says that a cluster is down which runs."""
     directory = PlayDirectory(tmp_path)
-    directory.take()
+    directory.lock()
 
     async def handle(_: str, arguments: Any) -> Any:
         return "x" * arguments["size_bytes"]
 
     async with serve(directory, handle):
-        if size_bytes > ANSWER_SIZE_BYTES_MAX:
-            with pytest.raises(PlayError, match=f"^the supervisor of {tmp_path} sent too long an answer"):
+        if size_bytes > RESPONSE_SIZE_BYTES_MAX:
+            with pytest.raises(PlayError, match=f"^the supervisor of {tmp_path} sent too long a response"):
                 await call(directory, "status", size_bytes=size_bytes)
         else:
             with pytest.raises(PlayError, match=rf"^the request status has \d+ bytes, at most {2 << 20} are"):

@@ -33,7 +33,7 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.identity import read_identity, settle_identity
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.log_shippers import Shippers
+from quorate_operator.runtime.local.node_process import Shippers
 from typing_extensions import override
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -309,7 +309,7 @@ async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None
     address = Address("127.0.0.2", port)
     await stage.apply(PublishAddress(address=address, node_id=NODE, listener="CONTROLLER", reason="test"))
     published = await stage.infrastructure.publications()
-    assert [one.address for one in published] == [Address("127.0.0.1", port), address]
+    assert [publication.address for publication in published] == [Address("127.0.0.1", port), address]
     await stage.infrastructure.close()
     layout = stage.layout
     again = LocalInfrastructure(
@@ -318,7 +318,7 @@ async def test_a_published_address_survives_the_supervisor(stage: Stage) -> None
     await again.open()
     try:
         assert [replace(publication, connections=None) for publication in await again.publications()] == [
-            replace(one, connections=None) for one in published
+            replace(publication, connections=None) for publication in published
         ]
     finally:
         await again.close()
@@ -330,7 +330,7 @@ async def test_a_history_that_can_not_be_kept_stops_nothing(
     def fail(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(Shippers, "keep", fail)
+    monkeypatch.setattr(Shippers, "run", fail)
     desired = stage.layout.desired
-    await stage.infrastructure.keep(desired, ObservedCluster(nodes={}, quorum=None))
-    assert "the history is not kept: no space left" in caplog.text
+    await stage.infrastructure.apply_supporting_objects(desired, ObservedCluster(nodes={}, quorum=None))
+    assert "the history is not shipped: no space left" in caplog.text

@@ -97,7 +97,7 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     """A broker that runs; nothing of it is left."""
     directory = PlayDirectory(tmp_path / "cluster")
-    directory.take()
+    directory.lock()
     manifests = load_manifests(MANIFEST, "test")
     asked = desired_cluster(manifests)
     identity = settle_identity(directory, asked)
@@ -120,7 +120,7 @@ async def test_a_new_broker_has_a_directory_for_each_volume(stage: Stage) -> Non
     assert stage.log_dirs() == ["data", "data-2"]
     assert "metadata.log.dir=" in (stage.directory / "server.properties").read_text()
     seen = await stage.seen()
-    assert {volume_id: one.directory for volume_id, one in seen.volumes.items()} == {
+    assert {volume_id: volume.directory for volume_id, volume in seen.volumes.items()} == {
         0: str(stage.directory / "data"),
         2: str(stage.directory / "data-2"),
     }

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
 
 import pytest
 from kit.waiting import HANG_S
@@ -22,7 +23,14 @@ from quorate_operator.planning.steps import (
     WaitFor,
 )
 from quorate_operator.runtime import loop
-from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
+from quorate_operator.runtime.loop import (
+    DesiredState,
+    FailedStep,
+    Observation,
+    PassResult,
+    ReconcileLoop,
+    RequeuePolicy,
+)
 
 MANIFESTS = load_manifests(
     "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: c}, spec: {replicas: 3}}",
@@ -31,23 +39,25 @@ MANIFESTS = load_manifests(
 FORM = FormCluster(node_ids=(3000,), cluster_id=None, reason="new")
 CREATE, START = CreateNode(node_id=3000, reason="new"), StartNode(node_id=3000, reason="new")
 OTHER, ELECT = StartNode(node_id=3001, reason="new"), ElectPreferredLeaders(reason="rolled")
-PACE = Pace(working_ms=1, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=100, retry_ms_max=1_000)
+REQUEUE_POLICY = RequeuePolicy(
+    working_ms=1, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=100, retry_ms_max=1_000
+)
 
 
 class Stage:
-    """Host and runtime at once. Each turn takes the next plan; without one, the loop ends."""
+    """Host and runtime at once. Each pass uses the next plan; without one, the loop ends."""
 
     def __init__(self, *plans: tuple[Step, ...]) -> None:
         self.plans = [Plan(steps=steps) for steps in plans]
         self.failing: dict[type[Action], Exception] = {}
         self.applied_actions: list[Action] = []
-        self.turns: list[Turn] = []
+        self.results: list[PassResult] = []
         self.refusal: ManifestError | None = None
         self.refusals: list[str] = []
         self.guarded: type[Action] | None = None
         self.holds = True
         self.notes: list[str] = []
-        self.kept = 0
+        self.applied_objects = 0
         self.fails_once = False
         self._lock = asyncio.Lock()
 
@@ -70,51 +80,51 @@ class Stage:
         if error is not None:
             raise error
 
-    async def keep(self, *_: object) -> None:
-        self.kept += 1
+    async def apply_supporting_objects(self, *_: object) -> None:
+        self.applied_objects += 1
 
     async def close(self) -> None:
         pass
 
     # The host
 
-    def looking(self) -> AbstractAsyncContextManager[object]:
+    def observing(self) -> AbstractAsyncContextManager[object]:
         return self._lock
 
-    async def asked(self) -> Asked | None:
-        return Asked(desired=desired_cluster(MANIFESTS), manifests=MANIFESTS)
+    async def desired_state(self) -> DesiredState | None:
+        return DesiredState(cluster=desired_cluster(MANIFESTS), manifests=MANIFESTS)
 
     async def refused(self, error: ManifestError) -> None:
         self.refusals.append(str(error))
 
-    async def planned(self, look: Look) -> Plan:
-        return look.plan
+    async def complete_plan(self, observation: Observation) -> Plan:
+        return observation.plan
 
-    async def looked(self, look: Look) -> None:
-        assert self.kept, "what surrounds the nodes is kept before a look is reported"
-        self.notes.append(f"looked: {len(look.plan.steps)}")
+    async def observed(self, observation: Observation) -> None:
+        assert self.applied_objects, "supporting objects are applied before an observation is reported"
+        self.notes.append(f"observed: {len(observation.plan.steps)}")
 
-    def alone(self, action: Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
+    def lock_for(self, action: Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
         return self._guard() if self.guarded is not None and isinstance(action, self.guarded) else None
 
     @asynccontextmanager
     async def _guard(self) -> AsyncIterator[Callable[[], bool]]:
         yield lambda: self.holds
 
-    async def applying(self, _: Look, action: Action) -> None:
+    async def step_started(self, _: Observation, action: Action) -> None:
         self.notes.append(f"applying {type(action).__name__}")
 
-    async def applied(self, _: Look, action: Action) -> None:
+    async def step_done(self, _: Observation, action: Action) -> None:
         self.notes.append(f"applied {type(action).__name__}")
 
-    async def failed(self, _: Look, failed: FailedStep) -> None:
+    async def step_failed(self, _: Observation, failed: FailedStep) -> None:
         self.notes.append(f"failed {type(failed.action).__name__}: {failed.error}")
 
-    async def settled(self, look: Look | None) -> None:
-        self.notes.append("settled" if look else "nothing asked")
+    async def plan_done(self, observation: Observation | None) -> None:
+        self.notes.append("plan done" if observation else "nothing desired")
 
-    async def after(self, turn: Turn) -> int | None:
-        self.turns.append(turn)
+    async def finished(self, result: PassResult) -> int | None:
+        self.results.append(result)
         if self.fails_once:
             self.failing = {}
         return 0 if self.plans else None
@@ -122,7 +132,7 @@ class Stage:
     async def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Run the loop until the plans are used up."""
         monkeypatch.setattr(loop, "plan", lambda *_: self.plans.pop(0))
-        await asyncio.wait_for(ReconcileLoop(self, self).run(), HANG_S)
+        await asyncio.wait_for(ReconcileLoop(self, cast("Any", self)).run(), HANG_S)
 
 
 async def test_the_cluster_is_formed_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +143,7 @@ async def test_the_cluster_is_formed_before_all_else(monkeypatch: pytest.MonkeyP
     await stage.run(monkeypatch)
     assert stage.applied_actions[:2] == [FORM, FORM]
     assert stage.applied_actions[2:] == [CREATE, OTHER]
-    assert [(turn.done, turn.failures_in_a_row) for turn in stage.turns] == [(0, 1), (3, 0)]
+    assert [(result.done, result.failures_in_a_row) for result in stage.results] == [(0, 1), (3, 0)]
 
 
 async def test_a_failed_step_ends_its_node_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,9 +151,9 @@ async def test_a_failed_step_ends_its_node_and_no_other(monkeypatch: pytest.Monk
     stage.failing = {CreateNode: StepError("no disk")}
     await stage.run(monkeypatch)
     assert stage.applied_actions == [CREATE, OTHER]
-    (turn,) = stage.turns
-    assert turn.failed[0].action == CREATE
-    assert (turn.done, turn.error) == (1, None)
+    (result,) = stage.results
+    assert result.failed[0].action == CREATE
+    assert (result.done, result.error) == (1, None)
     assert "failed CreateNode: no disk" in stage.notes
     assert "applied StartNode" in stage.notes
 
@@ -152,7 +162,7 @@ async def test_nothing_behind_a_wait_is_applied(monkeypatch: pytest.MonkeyPatch)
     stage = Stage((ELECT, WaitFor(reason="a leader"), START), ())
     await stage.run(monkeypatch)
     assert stage.applied_actions == [ELECT]
-    assert stage.notes[-2:] == ["looked: 0", "settled"]
+    assert stage.notes[-2:] == ["observed: 0", "plan done"]
 
 
 async def test_a_guarded_step_is_applied_only_while_due(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,18 +171,18 @@ async def test_a_guarded_step_is_applied_only_while_due(monkeypatch: pytest.Monk
     stage = Stage((add,), (again,))
     stage.guarded = UnregisterBroker
     await stage.run(monkeypatch)
-    assert (stage.applied_actions, stage.turns[0].done) == ([add], 1)
+    assert (stage.applied_actions, stage.results[0].done) == ([add], 1)
 
     stage = Stage((add,), ())
     stage.guarded = UnregisterBroker
     await stage.run(monkeypatch)
-    assert (stage.applied_actions, stage.turns[0].done, stage.turns[0].failed) == ([], 0, ())
+    assert (stage.applied_actions, stage.results[0].done, stage.results[0].failed) == ([], 0, ())
 
     stage = Stage((add,), (add,))
     stage.guarded, stage.holds = UnregisterBroker, False
     await stage.run(monkeypatch)
     assert stage.applied_actions == []
-    assert "lock" in str(stage.turns[0].failed[0].error)
+    assert "lock" in str(stage.results[0].failed[0].error)
 
 
 async def test_an_unexpected_error_is_the_hosts_to_judge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,16 +191,16 @@ async def test_an_unexpected_error_is_the_hosts_to_judge(monkeypatch: pytest.Mon
     stage.failing = {CreateNode: RuntimeError("a fault")}
     await stage.run(monkeypatch)
     assert stage.applied_actions == [CREATE, OTHER]
-    assert isinstance(stage.turns[0].error, RuntimeError)
-    assert stage.turns[0].failures_in_a_row == 1
+    assert isinstance(stage.results[0].error, RuntimeError)
+    assert stage.results[0].failures_in_a_row == 1
 
 
 async def test_a_manifest_that_the_place_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     stage.refusal = ManifestError("no such host")
     await stage.run(monkeypatch)
-    assert (stage.refusals, stage.applied_actions, stage.notes) == (["no such host"], [], ["nothing asked"])
-    assert stage.turns[0].look is None
+    assert (stage.refusals, stage.applied_actions, stage.notes) == (["no such host"], [], ["nothing desired"])
+    assert stage.results[0].observation is None
 
 
 @pytest.mark.parametrize(
@@ -207,20 +217,25 @@ async def test_a_manifest_that_the_place_refuses_is_reported(monkeypatch: pytest
         ((START,), Lifecycle.RUNNING, 0, 99, 1_000),
     ],
 )
-def test_pace(steps: tuple[Step, ...], lifecycle: Lifecycle, done: int, failures: int, rest_ms: int) -> None:
-    """Busy clusters are looked at often, quiet ones seldom, failing ones less and less."""
+def test_requeue_policy(
+    steps: tuple[Step, ...], lifecycle: Lifecycle, done: int, failures: int, rest_ms: int
+) -> None:
+    """Busy clusters are observed often, quiet ones seldom, failing ones less and less."""
     desired = DesiredCluster(
         name="c", cluster_id=None, metadata_version=None, dynamic_quorum=True, nodes=(), lifecycle=lifecycle
     )
     observed = ObservedCluster(nodes={}, quorum=None)
-    look = Look(desired=desired, observed=observed, plan=Plan(steps=steps))
-    assert PACE.after(Turn(look=look, done=done, failures_in_a_row=failures), now_ms=0) == rest_ms
+    observation = Observation(desired=desired, observed=observed, plan=Plan(steps=steps))
+    result = PassResult(observation=observation, done=done, failures_in_a_row=failures)
+    assert REQUEUE_POLICY.after(result, now_ms=0) == rest_ms
 
 
 def test_time_alone_shortens_a_rest() -> None:
-    pace = Pace(working_ms=1_000, settled_ms=1, asleep_ms=1, retry_ms_min=1, retry_ms_max=1)
+    requeue_policy = RequeuePolicy(
+        working_ms=1_000, settled_ms=1, asleep_ms=1, retry_ms_min=1, retry_ms_max=1
+    )
     desired = desired_cluster(MANIFESTS)
     for until_ms, rest_ms in ((300, 200), (50, 0), (9_999, 1_000)):
         plan = Plan(steps=(WaitFor(reason="time", until_ms=until_ms),))
-        look = Look(desired=desired, observed=ObservedCluster(nodes={}, quorum=None), plan=plan)
-        assert pace.after(Turn(look=look), now_ms=100) == rest_ms
+        observation = Observation(desired=desired, observed=ObservedCluster(nodes={}, quorum=None), plan=plan)
+        assert requeue_policy.after(PassResult(observation=observation), now_ms=100) == rest_ms

@@ -1,8 +1,9 @@
-"""Manifests: what is read from YAML, and how faults are told."""
+"""Manifests: what is read from YAML, and the messages of faults."""
 
 from pathlib import Path
 
 import pytest
+from kit.desired_cluster import manifest_fault
 from quorate.play import command
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
@@ -28,13 +29,6 @@ metadata:
 spec:
   controllers: quorum
 """
-
-
-def fault_of(text: str) -> str:
-    """The message about a manifest that must be refused."""
-    with pytest.raises(ManifestError) as refused:
-        load_manifests(text, "m.yaml")
-    return str(refused.value)
 
 
 def with_spec(line: str) -> str:
@@ -127,21 +121,21 @@ def test_property_values_become_what_kafka_reads() -> None:
             "nodeIds: {first: 2147483646}",
             "spec.nodeIds.first: 2147483646: the ids go up to 2147483648, and 2147483647 is the last",
         ),
-        ("nodes: [{nodeId: 1}]", "spec.nodes: 1 is none of this pool's node ids, which go from 3000 to 3099"),
+        ("nodes: [{nodeId: 1}]", "spec.nodes: 1 is not a node id of this pool, which has 3000 to 3099"),
         ("nodes: [{nodeId: 3000}, {nodeId: 3000}]", "spec.nodes: 3000 is listed more than once"),
         ("nodes: [{nodeId: 3000, implementation: go}]", "implementation: 'go': must be 'python' or 'java'"),
     ],
 )
 def test_faults_name_the_field_the_value_and_what_is_allowed(line: str, fault: str) -> None:
     """A user can repair a manifest from the message alone."""
-    said = fault_of(with_spec(line))
+    said = manifest_fault(with_spec(line))
     assert said.startswith("m.yaml: document 1: KafkaController quorum: ")
     assert fault in said
     assert len(said.splitlines()) == 1 or "listeners" in line
 
 
 def test_every_fault_is_told_at_once() -> None:
-    said = fault_of(with_spec("replicas: 0\n  quorum: x"))
+    said = manifest_fault(with_spec("replicas: 0\n  quorum: x"))
     assert ["spec.replicas" in said, "spec.quorum" in said] == [True, True]
 
 
@@ -183,4 +177,4 @@ def test_every_fault_is_told_at_once() -> None:
     ],
 )
 def test_faults_between_and_around_documents(text: str, fault: str) -> None:
-    assert fault in fault_of(text)
+    assert fault in manifest_fault(text)

@@ -9,11 +9,11 @@ from quorate_operator.models.manifests import load_manifests
 from quorate_operator.models.v1alpha1 import KAFKA_VERSION
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.properties import render_properties
+from quorate_operator.runtime.local.client_files import TOOLS, write_tools
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import settle_identity
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.stock_kafka import Kafka
-from quorate_operator.runtime.local.tool_scripts import TOOLS, write_tools
 from quorate_protocol.properties import parse_properties
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -37,7 +37,7 @@ spec: {{controllers: quorum, replicas: {brokers}}}
 
 
 def layout_of(tmp_path: Path, brokers: int = 1, quorum: str = "dynamic") -> Layout:
-    """A layout in a directory that nobody uses."""
+    """A layout in an unused directory."""
     kafka = {KAFKA_VERSION: Kafka(version=KAFKA_VERSION, java="/opt/java", libs=Path("/opt/libs"))}
     manifests = load_manifests(MANIFESTS.format(brokers=brokers, quorum=quorum), "test")
     desired = desired_cluster(manifests)

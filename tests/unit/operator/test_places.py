@@ -21,7 +21,7 @@ class Places:
         self._path = path
 
     def settle(self, spec: str) -> dict[int, DesiredNode]:
-        """The completed nodes by id; the cluster goes on with them."""
+        """The completed nodes by id; the cluster continues with them."""
         manifest = (
             "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {name: quorum}\n"
             f"spec: {{{spec}}}\n"

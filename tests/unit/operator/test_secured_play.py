@@ -148,7 +148,7 @@ def test_no_password_is_an_argument(tmp_path: Path) -> None:
     layout = adopted(tmp_path, CONTROLLERS, SECRETS)
     ours, stock = (layout.format_command(layout.node(node_id)) for node_id in (3000, 3001))
     assert f"SCRAM-SHA-512={layout.directory.secrets}/users" in ours
-    (listed,) = [one for one in stock if one.startswith("@")]
+    (listed,) = [line for line in stock if line.startswith("@")]
     arguments = Path(listed[1:]).read_text().splitlines()
     assert arguments[:2] == ["--add-scram", 'SCRAM-SHA-512=[name=admin,password="hidden-admin"]']
     assert "hidden" not in f"{ours} {stock}"

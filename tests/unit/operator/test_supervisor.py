@@ -66,7 +66,7 @@ def pretended_plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: i
         return Plan(steps=tuple(steps), refusals=Stage.refusals)
     leader = observed.quorum.leader_id if observed.quorum else None
     for node_id in sorted(
-        (one for one, state in states.items() if state.runs), key=lambda one: one == leader
+        (node_id for node_id, state in states.items() if state.runs), key=lambda node_id: node_id == leader
     ):
         if steps:
             steps.append(WaitFor(reason="the turn of the active controller"))
@@ -75,7 +75,7 @@ def pretended_plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: i
 
 
 class Pretended:
-    """Runtime and infrastructure of nodes that come up at once, unless told otherwise."""
+    """Runtime and infrastructure of nodes that come up at once by default."""
 
     def __init__(self, layout: Layout, woken: asyncio.Event) -> None:
         self.layout = layout
@@ -160,7 +160,7 @@ class Pretended:
     def permitted(self, plan: Plan, _: DesiredCluster) -> Plan:
         return plan
 
-    async def keep(self, *_: object) -> None:
+    async def apply_supporting_objects(self, *_: object) -> None:
         pass
 
     async def close(self) -> None:
@@ -243,26 +243,26 @@ async def test_it_creates_starts_and_reports_ready(stage: Stage) -> None:
         assert [event.text for event in later.events] == texts[-1:]
 
 
-async def test_a_step_that_is_done_during_a_look_is_looked_at_again(
+async def test_a_step_that_is_done_during_an_observation_is_observed_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for a settled cluster is not told so by halves of two states."""
-    supervisor, look = stage.supervisor, stage.supervisor._loop.look
-    during = iter([supervisor.applying, supervisor.applied])
-    looks = 0
+    """A snapshot never mixes the states before and after a step."""
+    supervisor, observe = stage.supervisor, stage.supervisor._loop.observe
+    during = iter([supervisor.step_started, supervisor.step_done])
+    observations = 0
 
-    async def look_while_something_happens() -> Any:
-        nonlocal looks
-        looks += 1
-        found = await look()
-        if (happens := next(during, None)) is not None:
-            assert found is not None
-            await happens(found, found.plan.due[0])
-        return found
+    async def observe_during_a_step() -> Any:
+        nonlocal observations
+        observations += 1
+        observation = await observe()
+        if (change := next(during, None)) is not None:
+            assert observation is not None
+            await change(observation, observation.plan.due[0])
+        return observation
 
-    monkeypatch.setattr(supervisor._loop, "look", look_while_something_happens)
+    monkeypatch.setattr(supervisor._loop, "observe", observe_during_a_step)
     await supervisor.snapshot()
-    assert looks == 3
+    assert observations == 3
     stage.directory.release()
 
 
@@ -321,7 +321,7 @@ async def test_a_cluster_is_formed_before_anything_else(
     assert stage.runtime.applied == [forming]
 
 
-async def test_a_stop_during_a_look_still_stops_in_order(stage: Stage) -> None:
+async def test_a_stop_during_an_observation_still_stops_in_order(stage: Stage) -> None:
     """No node is killed because the stop came at a bad moment."""
     async with stage.running() as task:
         await stage.until(lambda snapshot: snapshot.status.settled)
@@ -339,7 +339,7 @@ async def test_a_stop_during_a_look_still_stops_in_order(stage: Stage) -> None:
 
 async def test_what_kafka_did_not_do_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that serves is not stopped because a step failed."""
-    monkeypatch.setattr(supervisor, "PACE", replace(supervisor.PACE, retry_ms_max=10))
+    monkeypatch.setattr(supervisor, "REQUEUE_POLICY", replace(supervisor.REQUEUE_POLICY, retry_ms_max=10))
     monkeypatch.setattr(Stage, "elects", True)
     stage.runtime.failing = ElectPreferredLeaders
     async with stage.running():
@@ -367,7 +367,7 @@ async def test_an_edited_manifest_is_gone_on_with(stage: Stage) -> None:
         await stage.until(lambda snapshot: snapshot.status.settled and len(snapshot.status.nodes) == 3)
         texts = [event.text for event in (await play_session.ask_snapshot(stage.directory, since)).events]
         assert texts[:2] == [
-            "another manifest is played",
+            "applying another manifest",
             "creating controller-3002: it has no formatted directory",
         ]
         assert "3" in stage.directory.manifest.read_text()

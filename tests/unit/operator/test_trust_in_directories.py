@@ -1,4 +1,4 @@
-"""Directories of played clusters that somebody else could have changed: nothing in them is trusted."""
+"""Directories of played clusters that another user could have changed are not trusted."""
 
 import json
 import os
@@ -12,11 +12,10 @@ import pytest
 from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.control_socket import call, serve
-from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.directory import PlayDirectory, UntrustedError, check_peer
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import read_identity
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.trust import UntrustedError, check_peer
 
 pytestmark = pytest.mark.usefixtures("own_ports")
 
@@ -136,7 +135,7 @@ def foreign(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     "use",
     [
-        PlayDirectory.take,
+        PlayDirectory.lock,
         read_identity,
         play_session.recall,
         lambda directory: played(directory.path.parent, CONTROLLERS, NO_JAVA),
@@ -200,14 +199,14 @@ def test_links_are_refused(cluster: PlayDirectory, tmp_path: Path, name: str) ->
     link.symlink_to(target)
     assert not cluster.held
     with pytest.raises(PlayError, match=f"{link} is a symbolic link"):
-        cluster.take()
+        cluster.lock()
     assert target.read_text() == "thesis"
 
 
 def test_files_that_others_may_write_are_refused_in_an_open_directory(cluster: PlayDirectory) -> None:
     cluster.manifest.chmod(0o664)
-    cluster.take()
+    cluster.lock()
     cluster.release()
     cluster.path.chmod(0o755)
     with pytest.raises(UntrustedError, match=f"{cluster.manifest} belongs to uid .*, mode 664"):
-        cluster.take()
+        cluster.lock()

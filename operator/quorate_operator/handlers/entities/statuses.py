@@ -7,7 +7,8 @@ from typing import Any
 from quorate_admin.errors import AdminError, ServerError
 
 from quorate_operator.entities.plan import EntityPlan
-from quorate_operator.handlers.statuses import Judgement, conditions_of
+from quorate_operator.handlers.shared import fault_message
+from quorate_operator.handlers.statuses import Condition, conditions_of
 from quorate_operator.models.entities import CHANGES_MAX
 from quorate_operator.planning.planner import PAUSED
 
@@ -20,7 +21,7 @@ CHANGE_LENGTH_MAX = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a resource was not looked at, or a change was not made. `is_retried`: it may pass without intervention."""
+    """Why a resource was not observed, or a change was not made. `is_retried`: it may pass without intervention."""
 
     code: str
     message: str
@@ -33,8 +34,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The outcome of one look at a resource. Without a plan, it could not be looked at."""
+class EntityResult:
+    """The result of one pass over a resource; `plan` is None if it could not be observed."""
 
     plan: EntityPlan | None = None
     failure: Failure | None = None
@@ -43,81 +44,86 @@ class Verdict:
 
 
 def failure_of(error: Exception, *, is_first: bool) -> Failure:
-    """Returns an error as a status reports it. An unforeseen one may quote a secret, so only the log has its text.
-
-    `is_first`: the previous look did not fail.
-    """
+    """Returns an error as a status reports it. `is_first`: the previous pass did not fail."""
     if not isinstance(error, AdminError):
-        message = f"a fault of the operator, which is in its log: {type(error).__name__}"
-        return Failure(code=OPERATOR_FAULT, message=message, is_retried=is_first)
+        return Failure(code=OPERATOR_FAULT, message=fault_message(error), is_retried=is_first)
     if not isinstance(error, ServerError):
         return Failure(code="Unreachable", message=str(error), is_retried=True)
     code = "".join(part.capitalize() for part in error.error_code.name.split("_"))
     return Failure(code=code, message=str(error), is_retried=error.error_code.retriable or is_first)
 
 
-def entity_status(verdict: Verdict, generation: int) -> dict[str, Any]:
+def entity_status(result: EntityResult, generation: int) -> dict[str, Any]:
     """Returns the status without times of conditions. Without a plan, the fields specific to its kind stay."""
-    judged = [_ready(verdict), _reconciling(verdict), _stalled(verdict)]
+    conditions = [_ready(result), _reconciling(result), _stalled(result)]
     status: dict[str, Any] = {
         "observedGeneration": generation,
-        "conditions": conditions_of(judged, generation),
+        "conditions": conditions_of(conditions, generation),
     }
-    plan = verdict.plan
+    plan = result.plan
     if plan is None:
         return status
     reported = [change.text[:CHANGE_LENGTH_MAX] for change in plan.changes[:CHANGES_MAX]]
-    return {**status, **plan.status, "clusterId": verdict.cluster_id, "changes": reported or None}
+    return {**status, **plan.status, "clusterId": result.cluster_id, "changes": reported or None}
 
 
 def is_ready(status: Mapping[str, Any], generation: int) -> bool:
     """Whether the status says that this generation of the resource is ready."""
     return status.get("observedGeneration") == generation and any(
-        one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ()
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
     )
 
 
+def ready_reason(status: Mapping[str, Any]) -> str | None:
+    """Returns the reason of the condition Ready, or None."""
+    conditions = status.get("conditions") or ()
+    return next((str(condition["reason"]) for condition in conditions if condition["type"] == "Ready"), None)
+
+
 def _due(plan: EntityPlan) -> tuple[str, str]:
-    """Returns a reason and message of what is left to do; empty texts if nothing is."""
+    """Returns a reason and message of the remaining work; empty texts if none remains."""
     if plan.changes:
         return plan.state or CHANGING, "; ".join(change.text for change in plan.changes)
     return (plan.state or WAITING, f"waits for {'; '.join(plan.waits)}") if plan.waits else ("", "")
 
 
-def _ready(verdict: Verdict) -> Judgement:
-    for one in (_blocked(verdict), _left(verdict)):
-        if one is not None:
-            return ("Ready", False, *one)
-    return ("Ready", True, _settled(verdict), "")
+def _ready(result: EntityResult) -> Condition:
+    left = _blocked(result) or _left(result)
+    if left is not None:
+        return Condition("Ready", False, *left)
+    return Condition("Ready", True, _settled(result), "")
 
 
-def _reconciling(verdict: Verdict) -> Judgement:
-    failure, left = verdict.failure, _left(verdict)
+def _reconciling(result: EntityResult) -> Condition:
+    failure, left = result.failure, _left(result)
     if failure is not None:
-        return ("Reconciling", failure.is_retried, failure.code, failure.message)
-    if verdict.is_paused:
-        return ("Reconciling", False, PAUSED, "paused: the operator changes nothing")
-    return ("Reconciling", True, *left) if left is not None else ("Reconciling", False, _settled(verdict), "")
+        return Condition("Reconciling", failure.is_retried, failure.code, failure.message)
+    if result.is_paused:
+        return Condition("Reconciling", False, PAUSED, "paused: the operator changes nothing")
+    if left is not None:
+        return Condition("Reconciling", True, *left)
+    return Condition("Reconciling", False, _settled(result), "")
 
 
-def _settled(verdict: Verdict) -> str:
-    return (verdict.plan.state if verdict.plan is not None else None) or AS_DESIRED
+def _settled(result: EntityResult) -> str:
+    return (result.plan.state if result.plan is not None else None) or AS_DESIRED
 
 
-def _stalled(verdict: Verdict) -> Judgement:
-    blocked = _blocked(verdict)
-    if blocked is None or (verdict.failure is not None and verdict.failure.is_retried):
-        return ("Stalled", False, "NothingRefused", "")
-    return ("Stalled", True, *blocked)
+def _stalled(result: EntityResult) -> Condition:
+    blocked = _blocked(result)
+    if blocked is None or (result.failure is not None and result.failure.is_retried):
+        return Condition("Stalled", False, "NothingRefused", "")
+    return Condition("Stalled", True, *blocked)
 
 
-def _blocked(verdict: Verdict) -> tuple[str, str] | None:
-    if verdict.failure is not None:
-        return verdict.failure.code, verdict.failure.message
-    refusals = verdict.plan.refusals if verdict.plan is not None else ()
+def _blocked(result: EntityResult) -> tuple[str, str] | None:
+    if result.failure is not None:
+        return result.failure.code, result.failure.message
+    refusals = result.plan.refusals if result.plan is not None else ()
     return (refusals[0].code, "; ".join(refusal.message for refusal in refusals)) if refusals else None
 
 
-def _left(verdict: Verdict) -> tuple[str, str] | None:
-    code, message = _due(verdict.plan) if verdict.plan is not None else ("", "")
+def _left(result: EntityResult) -> tuple[str, str] | None:
+    code, message = _due(result.plan) if result.plan is not None else ("", "")
     return (code, message) if code else None

@@ -9,10 +9,10 @@ from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import SecurityConfig
 
-from quorate_operator.gateway.contacts import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
+from quorate_operator.gateway.node_clients import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.resources import ResourceStore, claimed_node_ids, is_deleted, is_paused
-from quorate_operator.handlers.sharing import SPLIT_CLUSTER, is_selected, split_message
+from quorate_operator.handlers.selection import SPLIT_CLUSTER, is_selected, split_message
 from quorate_operator.models.entities import EntitySpec
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.planning.cluster import Address as NodeAddress
@@ -21,8 +21,7 @@ from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import CONTROLLERS, SECRET, KubernetesApi, Object
 from quorate_operator.runtime.kubernetes.infrastructure import KubernetesInfrastructure
 from quorate_operator.security import client_security
-from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 API_TIMEOUT_MS = 20_000
 """Time limit for one answer, from any of the brokers."""
@@ -42,6 +41,9 @@ class TargetKey(NamedTuple):
         servers = {name: spec[name] for name in ("bootstrapServers", "security") if name in spec}
         text = json.dumps(servers, sort_keys=True) if servers else ""
         return cls(namespace, str(spec.get("cluster") or ""), text)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.cluster or self.servers}"
 
     @property
     def event_key(self) -> ClusterKey:

@@ -28,13 +28,13 @@ CONNECT_TIMEOUT_S = 30.0
 WATCH_TIMEOUT_S = 300
 """The API server ends a watch after this time, and a new one begins."""
 WATCH_SILENCE_S = 70.0
-"""A watch without an event or bookmark for so long is broken: bookmarks come each minute."""
+"""Silence after which a watch is considered broken: bookmarks come each minute."""
 CONNECTIONS_MAX = 64
 KUBECONFIG_DEFAULT = "~/.kube/config"
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """The maximum size of one event of a watch, larger than any object that etcd can hold."""
 TEXT_SHOWN_MAX = 200
-"""How many characters of an answer that is no JSON object an error quotes."""
+"""How many characters of an invalid response an error quotes."""
 
 _REDIRECTIONS = (301, 302, 303, 307, 308)
 _REQUEST_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
@@ -86,7 +86,7 @@ SERVICE = Kind("v1", "Service", "services")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
 SECRET = Kind("v1", "Secret", "secrets")
 EVENT = Kind("events.k8s.io/v1", "Event", "events")
-MACHINE = Kind("v1", "Node", "nodes")
+NODE = Kind("v1", "Node", "nodes")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
@@ -193,7 +193,7 @@ class KubernetesApi:
             page = await self._request("GET", path, query)
             found, metadata = page.get("items"), page.get("metadata")
             if not isinstance(found, list) or not isinstance(metadata, dict):
-                raise ApiError(0, "Broken", f"GET {path}: the answer is not a list of {kind.plural}")
+                raise ApiError(0, "Broken", f"GET {path}: the response is not a list of {kind.plural}")
             # Items of a list come without these.
             items += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in found]
             position = metadata.get("continue")
@@ -302,13 +302,15 @@ class KubernetesApi:
             raise ApiError(0, "Broken", f"{method} {path}: {error!r}") from error
         if response.status >= 400:
             raise _error(response.status, content)
-        answer = _object(content)
-        if answer is None:
+        parsed = _object(content)
+        if parsed is None:
             # A proxy in between may answer with any text, whatever the status.
             raise ApiError(
-                0, "Broken", f"{method} {path}: the answer is not a JSON object: {content[:TEXT_SHOWN_MAX]!r}"
+                0,
+                "Broken",
+                f"{method} {path}: the response is not a JSON object: {content[:TEXT_SHOWN_MAX]!r}",
             )
-        return answer
+        return parsed
 
     async def _send(
         self,
@@ -328,10 +330,10 @@ class KubernetesApi:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = await self._client.call_api(*serialized, _request_timeout=limits)
+            called = await self._client.call_api(*serialized, _request_timeout=limits)
         except (aiohttp.ClientError, OSError) as error:
             raise ApiError(0, "Unreachable", f"{method} {path}: {error!r}") from error
-        response: aiohttp.ClientResponse = answer.response
+        response: aiohttp.ClientResponse = called.response
         return response
 
 
@@ -343,7 +345,7 @@ async def _refuse_redirection(
     if response.status in _REDIRECTIONS:
         response.close()
         raise aiohttp.ClientError(
-            f"the answer is a redirection (status {response.status}), which is not followed"
+            f"the response is a redirection (status {response.status}), which is not followed"
         )
     return response
 
@@ -372,10 +374,10 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def _object(content: bytes) -> Object | None:
     """Returns the JSON object, None for any other content."""
     try:
-        answer = json.loads(content)
+        parsed = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    return answer if isinstance(answer, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _event(line: bytes) -> tuple[str, Object]:
@@ -387,7 +389,7 @@ def _event(line: bytes) -> tuple[str, Object]:
 
 
 def _error(status: int, content: bytes) -> ApiError:
-    answer = _object(content)
-    if answer is None:
+    parsed = _object(content)
+    if parsed is None:
         return ApiError(status, "", f"HTTP status {status}: {content[:TEXT_SHOWN_MAX]!r}")
-    return ApiError(status, str(answer.get("reason", "")), str(answer.get("message", "")))
+    return ApiError(status, str(parsed.get("reason", "")), str(parsed.get("message", "")))

@@ -1,6 +1,6 @@
-"""A cache of all objects that Quorate created, with one watch for each kind: a look needs no request.
+"""A cache of all objects that Quorate created, with one watch for each kind: observing needs no request.
 
-A look sees at least what this process wrote: answers to its own writes go in at once, and an event that is older
+The cache has at least what this process wrote: responses to its writes are stored at once, and an event that is older
 than the cached object is dropped. After a watch broke, all is listed again, so that no deleted object stays.
 """
 
@@ -22,8 +22,8 @@ from quorate_operator.runtime.kubernetes.api import (
 SELECTOR = f"app.kubernetes.io/managed-by=quorate,{LABEL_CLUSTER}"
 PAUSE_S_MIN = 0.5
 PAUSE_S_MAX = 30.0
-OPTIONAL_KIND_LOOK_S = 30.0
-"""How long to wait before the next look for an optional kind that did not exist."""
+OPTIONAL_KIND_RETRY_S = 30.0
+"""The time between two attempts to list an optional kind that does not exist."""
 _UNKNOWN_KIND = (403, 404)
 """Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
 GONE_MAX = 4096
@@ -138,7 +138,7 @@ class Watcher:
                 if kind.name in OPTIONAL_KINDS and error.status in _UNKNOWN_KIND:
                     self._cache.replace_all(kind, namespace, ())
                     listed.set()
-                    await asyncio.sleep(OPTIONAL_KIND_LOOK_S)
+                    await asyncio.sleep(OPTIONAL_KIND_RETRY_S)
                     continue
                 if error.status != 410:
                     log.warning("a new watch of %s begins: %s", kind.plural, error)

@@ -1,7 +1,7 @@
 """A Lease, which at most one process holds.
 
-Each process measures by its own clock for how long it has seen the Lease unchanged, so that clocks may differ. A
-process that takes over waits the whole duration once.
+Each process measures with its own clock how long the Lease has been unchanged, so clocks may differ. A process that
+takes over waits the whole duration once.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """One holder's view of a Lease. `duration_s` after its last renewal others may take it."""
+    """One holder's view of a Lease. Others may acquire it `duration_s` after its last renewal."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class Lease:
     def is_held(self) -> bool:
         return self._clock() < self._held_until
 
-    async def try_take(self) -> bool:
-        """Takes or renews it if it is free, ours, or was not renewed for its duration. Raises ApiError."""
-        asked = self._clock()
-        # The holder knows the present object, so one request renews it.
+    async def try_acquire(self) -> bool:
+        """Acquires or renews it if it is free, ours, or was not renewed for its duration. Raises ApiError."""
+        started = self._clock()
+        # The holder caches the object, so that a renewal is one request.
         current = self._mine or await self._api.get(LEASE, self._namespace, self._name)
         self._mine = None
         try:
             if current is None:
                 self._mine = await self._api.create(LEASE, self._namespace, self._object(None))
-            elif self._may_take(current):
+            elif self._may_acquire(current):
                 self._mine = await self._api.replace(LEASE, self._namespace, self._object(current))
             else:
                 return False
@@ -67,7 +67,7 @@ class Lease:
             if error.is_conflict or error.is_missing:  # another process was faster
                 return False
             raise
-        self._held_until = asked + self._duration_s
+        self._held_until = started + self._duration_s
         return True
 
     async def release(self) -> None:
@@ -83,25 +83,25 @@ class Lease:
         except (ApiError, TimeoutError):
             return
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Waits until it is held."""
         while not await self._try_quietly():  # noqa: ASYNC110 - the other holder is another process
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renews it until cancelled. Raises LeaseLostError as soon as another process may hold it."""
         async with self._while_held():
             await asyncio.Event().wait()
 
     @asynccontextmanager
     async def held(self, timeout_s: float) -> AsyncIterator[None]:
-        """Holds it while the context is open: renews it, and cancels what is done there as soon as it is lost.
+        """Holds it while the context is open: renews it, and cancels the context as soon as it is lost.
 
-        Raises LeaseLostError if it can't be taken in time, or was lost.
+        Raises LeaseLostError if it can't be acquired in time, or was lost.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self.take()
+                await self.acquire()
         except TimeoutError:
             raise LeaseLostError(
                 f"the Lease {self._namespace}/{self._name} is held by another process"
@@ -117,7 +117,7 @@ class Lease:
         """Renews it while the context is open. Cancels the context, and raises LeaseLostError, when it expires."""
         try:
             async with asyncio.timeout(self._remaining_s()) as scope:
-                renewing = asyncio.create_task(self._renew(scope))
+                renewing = asyncio.create_task(self._extend(scope))
                 try:
                     yield
                 finally:
@@ -129,7 +129,7 @@ class Lease:
                 f"the Lease {self._namespace}/{self._name} could not be renewed in time"
             ) from error
 
-    async def _renew(self, scope: asyncio.Timeout) -> None:
+    async def _extend(self, scope: asyncio.Timeout) -> None:
         """Moves the end of a context with each renewal."""
         while True:
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
@@ -140,20 +140,20 @@ class Lease:
         return max(0.0, self._held_until - self._clock())
 
     async def _try_quietly(self) -> bool:
-        """Tries it; a failure counts as not held, and is logged once for as long as it is the same."""
+        """Tries it; a failure counts as not held. Equal failures in a row are logged once."""
         try:
             async with asyncio.timeout(self._duration_s / 2):
-                is_held = await self.try_take()
+                is_held = await self.try_acquire()
         except (ApiError, TimeoutError) as error:
-            problem = str(error) or f"no answer in {self._duration_s / 2:g} s"
+            problem = str(error) or f"no response in {self._duration_s / 2:g} s"
             if problem != self._problem:
-                log.warning("the Lease %s/%s can't be taken: %s", self._namespace, self._name, problem)
+                log.warning("the Lease %s/%s can't be acquired: %s", self._namespace, self._name, problem)
             self._problem = problem
             return False
         self._problem = ""
         return is_held
 
-    def _may_take(self, current: Object) -> bool:
+    def _may_acquire(self, current: Object) -> bool:
         spec = current.get("spec", {})
         if spec.get("holderIdentity") in (None, "", self._holder):
             return True

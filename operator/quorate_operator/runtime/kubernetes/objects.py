@@ -1,7 +1,8 @@
-"""The objects of one cluster: read from the cache, applied where they differ, deleted until they are gone."""
+"""The objects of one cluster: read from the cache, applied if they differ, tried by dry runs, deleted until gone."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from quorate_operator.models.base import quantity
@@ -13,20 +14,33 @@ from quorate_operator.runtime.kubernetes.api import (
     OWNED_KINDS,
     POD,
     VOLUME_CLAIM,
+    ApiError,
     Kind,
     KubernetesApi,
     Object,
 )
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
-from quorate_operator.runtime.kubernetes.observing import NodeObjects, annotation, by_node
+from quorate_operator.runtime.kubernetes.observation import NodeObjects, annotation, by_node
 
-DELETION_LOOK_S = 0.5
+POLL_S = 0.5
+"""How often an object is read until it is gone or ended."""
 DELETION_SLACK_S = 30.0
 """How much longer than its grace period the deletion of a pod may take."""
 _QUANTITIES = ("requests", "limits")
 """Fields whose values are quantities."""
 ANNOTATION_APPLIED = "quorate.dev/applied"
 """On applied objects: their hash, so that an unchanged object is not applied again."""
+
+
+DRY_RUN_AGE_S_MAX = 30.0
+"""How long a dry run is valid: classes, policies and quotas may change at any time."""
+_REFUSING = (400, 403, 422)
+_UNKNOWN_FIELD = "failed to create typed patch object"
+_TEMPORARY = ("exceeded quota", "does not support dry run")
+"""Refusals that concern the dry run alone: the running pod counts in the quota, or a webhook supports no dry run."""
+TASK_TIMEOUT_S = 300.0
+ENDED = ("Succeeded", "Failed")
+"""Phases of a pod whose containers have ended for good."""
 
 
 class ClusterObjects:
@@ -54,10 +68,10 @@ class ClusterObjects:
         """Stores an object as a write returned it."""
         self._cache.put(item)
 
-    async def keep(self, item: Object) -> Object:
+    async def apply(self, item: Object) -> Object:
         """Applies an object unless it is unchanged; returns the resulting object.
 
-        Raises StepError if the name belongs to a foreign object, and ApiError.
+        Raises StepError if an object of this name has another owner, and ApiError.
         """
         kind = OWNED_KINDS[item["kind"]]
         metadata = item["metadata"]
@@ -77,7 +91,7 @@ class ClusterObjects:
         return written
 
     async def _refuse_foreign(self, kind: Kind, item: Object, known: Object | None) -> None:
-        """Refuses a name of a foreign object, which server-side apply would take over."""
+        """Refuses the name of another owner's object, which server-side apply would take over."""
         name = item["metadata"]["name"]
         found = known or await self._api.get(kind, self.namespace, name)
         if found is None:
@@ -86,8 +100,10 @@ class ClusterObjects:
         # A claim may have been created for the node, from a backup for instance.
         is_ours = kind == VOLUME_CLAIM or annotation(found, ANNOTATION_APPLIED) is not None
         if not is_ours or owner not in (None, self.cluster):
-            whose = f"that of the cluster {owner}" if owner else "not Quorate's"
-            raise StepError(f"the {kind.name} {name} is there already, and is {whose}: delete or rename one")
+            whose = f"the cluster {owner}" if owner else "another owner"
+            raise StepError(
+                f"the {kind.name} {name} exists and belongs to {whose}: delete it, or rename the resource"
+            )
 
     async def delete_pod(self, pod: Object, grace_ms: int | None) -> None:
         """Deletes a pod with this grace period, None for its own, and waits until it is gone. Raises StepError."""
@@ -108,16 +124,56 @@ class ClusterObjects:
                     current = await self._api.get(kind, self.namespace, name)
                     if current is None or current["metadata"]["uid"] != uid:
                         break
-                    await asyncio.sleep(DELETION_LOOK_S)
+                    await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise StepError(f"{kind.name} {name} is not gone {timeout_s:.0f} s after its deletion") from None
         self._cache.remove(item)
+
+    async def run_to_end(self, body: Object) -> Object:
+        """Runs the pod of a task, deletes it, and returns it as it ended. Raises StepError.
+
+        A running pod of an operator that was killed is waited for. The result of an ended pod may be old, so its task
+        runs again.
+        """
+        name = body["metadata"]["name"]
+        pod = await self._api.get(POD, self.namespace, name)
+        if pod is not None and phase_of(pod) in ENDED:
+            await self.delete_pod(pod, 0)
+            pod = None
+        if pod is None:
+            pod = await self._api.apply(POD, self.namespace, body)
+        try:
+            async with asyncio.timeout(TASK_TIMEOUT_S):
+                while phase_of(pod) not in ENDED:
+                    await asyncio.sleep(POLL_S)
+                    pod = await self._api.get(POD, self.namespace, name)
+                    if pod is None:
+                        raise StepError(f"the pod {name} was deleted before it ended")
+        except TimeoutError:
+            raise StepError(f"the pod {name} did not end in {TASK_TIMEOUT_S:.0f} s") from None
+        # Deleted before its result is stored: an operator that is killed in between runs the task again.
+        await self.delete_pod(pod, 0)
+        return pod
 
     async def annotate(self, item: Object, annotations: Mapping[str, str | None]) -> None:
         """Sets annotations of an object besides the applied ones; None removes one."""
         kind, name = OWNED_KINDS[item["kind"]], item["metadata"]["name"]
         patch = {"metadata": {"annotations": dict(annotations)}}
         self._cache.put(await self._api.merge(kind, self.namespace, name, patch))
+
+
+def phase_of(pod: Object) -> str | None:
+    phase = pod.get("status", {}).get("phase")
+    return str(phase) if phase else None
+
+
+def last_message(pod: Object) -> str:
+    """Returns why an ended pod failed."""
+    for status in pod.get("status", {}).get("containerStatuses", ()):
+        ended = status.get("state", {}).get("terminated") or {}
+        if ended.get("message"):
+            return str(ended["message"]).strip()
+    return str(pod.get("status", {}).get("message") or "see the log of the pod")
 
 
 def _was_edited(known: Object, item: Object) -> bool:
@@ -141,10 +197,47 @@ def _covers(whole: object, part: object, *, are_quantities: bool = False) -> boo
         return (
             isinstance(whole, list)
             and len(whole) == len(part)
-            and all(_covers(one, other) for one, other in zip(whole, part, strict=True))
+            and all(_covers(found, applied) for found, applied in zip(whole, part, strict=True))
         )
     if are_quantities and isinstance(whole, str) and isinstance(part, str):
         with suppress(ValueError):  # not in Kubernetes' notation: compared as texts
             return quantity(whole) == quantity(part)
     # Empty values may be left out.
     return whole == part or (whole is None and not part)
+
+
+class DryRuns:
+    """Dry runs of objects of one namespace: whether the API server would accept them, before a step depends on it."""
+
+    def __init__(
+        self, api: KubernetesApi, namespace: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._clock = clock
+        self._refusals: dict[tuple[str, str, str], tuple[float, str | None]] = {}
+
+    async def refusal(self, item: Object) -> str | None:
+        """Returns why the API server refuses to apply the object; None if it accepts it, or the dry run fails."""
+        now = self._clock()
+        self._refusals = {
+            key: tried for key, tried in self._refusals.items() if now - tried[0] < DRY_RUN_AGE_S_MAX
+        }
+        key = (item["kind"], item["metadata"]["name"], digest(item))
+        if key not in self._refusals:
+            self._refusals[key] = now, await self._try(item)
+        return self._refusals[key][1]
+
+    async def _try(self, item: Object) -> str | None:
+        try:
+            await self._api.apply(OWNED_KINDS[item["kind"]], self._namespace, item, dry_run=True)
+        except ApiError as error:
+            return str(error) if _is_refusal(error) else None
+        return None
+
+
+def _is_refusal(error: ApiError) -> bool:
+    message = str(error)
+    # Unknown fields of an applied object get status 500.
+    refuses = error.status in _REFUSING or _UNKNOWN_FIELD in message
+    return refuses and not any(words in message for words in _TEMPORARY)

@@ -1,4 +1,4 @@
-"""The identity of a cluster, in the status of its KafkaController: settled once, by one writer."""
+"""The identity of a cluster, in the status of its KafkaController: chosen once, by one writer."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -6,15 +6,126 @@ from dataclasses import replace
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
 from quorate_operator.models.status import FormationStatus, InitialVoter
-from quorate_operator.planning.cluster import Formation, Role
+from quorate_operator.planning.cluster import DesiredCluster, Formation, Role
 from quorate_operator.planning.steps import StepError
 from quorate_operator.runtime.kubernetes.api import CONTROLLERS, KubernetesApi, Object
-from quorate_operator.runtime.kubernetes.observing import (
+from quorate_operator.runtime.kubernetes.objects import ClusterObjects
+from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
     NodeObjects,
     annotation,
 )
+
+
+class StoredIdentity:
+    """The identity of one cluster: in the status of its KafkaController or, if that was recreated, on its claims.
+
+    `quorum` returns the KafkaController as it was last seen; `store` stores it as a write returned it.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        objects: ClusterObjects,
+        quorum: Callable[[], Object | None],
+        store: Callable[[Object], object],
+    ) -> None:
+        self._api = api
+        self._objects = objects
+        self._quorum = quorum
+        self._store = store
+
+    def formation(self) -> Formation | None:
+        """Returns the stored identity, or None. Raises StepError if claims belong to several clusters."""
+        quorum = self._quorum()
+        stored = formation_of(quorum) if quorum is not None else None
+        if stored is not None or quorum is None:
+            return stored
+        is_static = quorum["spec"].get("quorum") == "static"
+        return formation_on_disks(self._objects.nodes().values(), is_static=is_static)
+
+    def as_configured(self, desired: DesiredCluster) -> DesiredCluster:
+        """Returns the cluster with static voters in configurations as long as the quorum has them."""
+        formation = self.formation()
+        return desired if formation is None else replace(desired, dynamic_quorum=not formation.is_static)
+
+    async def form(self, node_ids: Iterable[int], cluster_id: str | None, *, is_static: bool) -> None:
+        """Stores the initial voters of a new cluster. Raises StepError if it was formed already."""
+
+        def change(stored: Formation | None) -> Formation:
+            if stored is not None and stored.is_formed:
+                raise StepError("the cluster was formed already, and is not formed again")
+            if stored is not None and stored.initial_voters.keys() == set(node_ids):
+                return stored
+            # The id of a cluster never changes once it is stored.
+            chosen = stored.cluster_id if stored else cluster_id
+            return Formation(
+                cluster_id=chosen or uuid_to_text(random_uuid()),
+                initial_voters={node_id: uuid_to_text(random_uuid()) for node_id in node_ids},
+                is_formed=False,
+                is_static=is_static,
+            )
+
+        await self._write(change)
+
+    async def note_leader(self, kraft_version: int) -> None:
+        """Stores that a leader was seen."""
+        found = self.formation()
+
+        def change(stored: Formation | None) -> Formation:
+            formation = stored or found
+            if formation is None:
+                raise StepError("a cluster that was not formed has no leader")
+            return replace(formation, is_formed=True, is_static=formation.is_static and kraft_version == 0)
+
+        await self._write(change)
+
+    async def note_rebuilt(self, node_id: int, directory_id: str) -> None:
+        """Stores that the quorum was rebuilt from this controller."""
+
+        def change(stored: Formation | None) -> Formation:
+            if stored is None:
+                raise StepError("the cluster was not formed")
+            return Formation(
+                cluster_id=stored.cluster_id,
+                initial_voters={node_id: directory_id},
+                is_formed=False,
+                is_rebuilt=True,
+            )
+
+        await self._write(change)
+
+    async def _write(self, change: Callable[[Formation | None], Formation]) -> None:
+        """Changes the identity as it is stored at this time.
+
+        Raises ApiError, a conflict if it was written meanwhile, and what `change` raises.
+        """
+        namespace, name = self._objects.namespace, self._objects.cluster
+        quorum = await self._api.get(CONTROLLERS, namespace, name)
+        if quorum is None:
+            raise StepError(f"KafkaController {name} is gone")
+        before = formation_of(quorum)
+        after = change(before)
+        if after == before:
+            self._store(quorum)
+            return
+        stored = FormationStatus(
+            initial_voters=tuple(
+                InitialVoter(node_id=node_id, directory_id=directory_id)
+                for node_id, directory_id in sorted(after.initial_voters.items())
+            ),
+            is_formed=after.is_formed,
+            is_static=after.is_static,
+            is_rebuilt=after.is_rebuilt,
+        )
+        status = {
+            **(quorum.get("status") or {}),
+            "clusterId": after.cluster_id,
+            "formation": stored.model_dump(by_alias=True),
+        }
+        body = {**quorum, "status": status}
+        self._store(await self._api.replace(CONTROLLERS, namespace, body, subresource="status"))
 
 
 def formation_of(quorum: Object) -> Formation | None:
@@ -35,7 +146,7 @@ def formation_of(quorum: Object) -> Formation | None:
 
 
 def formation_on_disks(nodes: Iterable[NodeObjects], *, is_static: bool) -> Formation | None:
-    """Returns the identity on the claims of an earlier KafkaController of this name, whose cluster continues.
+    """Returns the identity on the claims of a deleted KafkaController of this name, whose cluster continues.
 
     Raises StepError if they belong to several clusters.
     """
@@ -54,53 +165,3 @@ def formation_on_disks(nodes: Iterable[NodeObjects], *, is_static: bool) -> Form
     if not voters:
         return None
     return Formation(cluster_id=cluster_ids.pop(), initial_voters=voters, is_formed=True, is_static=is_static)
-
-
-def new_formation(node_ids: Iterable[int], cluster_id: str | None, *, is_static: bool) -> Formation:
-    return Formation(
-        cluster_id=cluster_id or uuid_to_text(random_uuid()),
-        initial_voters={node_id: uuid_to_text(random_uuid()) for node_id in node_ids},
-        is_formed=False,
-        is_static=is_static,
-    )
-
-
-async def write_formation(
-    api: KubernetesApi,
-    namespace: str,
-    name: str,
-    change: Callable[[Formation | None], Formation],
-) -> Object:
-    """Changes the stored identity as it is at this moment; returns the KafkaController.
-
-    Raises ApiError, a conflict if it was written meanwhile, and what `change` raises.
-    """
-    quorum = await api.get(CONTROLLERS, namespace, name)
-    if quorum is None:
-        raise StepError(f"KafkaController {name} is gone")
-    before = formation_of(quorum)
-    after = change(before)
-    if after == before:
-        return quorum
-    stored = FormationStatus(
-        initial_voters=tuple(
-            InitialVoter(node_id=node_id, directory_id=directory_id)
-            for node_id, directory_id in sorted(after.initial_voters.items())
-        ),
-        is_formed=after.is_formed,
-        is_static=after.is_static,
-        is_rebuilt=after.is_rebuilt,
-    )
-    status = {
-        **(quorum.get("status") or {}),
-        "clusterId": after.cluster_id,
-        "formation": stored.model_dump(by_alias=True),
-    }
-    return await api.replace(CONTROLLERS, namespace, {**quorum, "status": status}, subresource="status")
-
-
-def with_leader(formation: Formation | None, kraft_version: int) -> Formation:
-    """Returns the identity after a leader was seen."""
-    if formation is None:
-        raise StepError("a cluster that was not formed has no leader")
-    return replace(formation, is_formed=True, is_static=formation.is_static and kraft_version == 0)

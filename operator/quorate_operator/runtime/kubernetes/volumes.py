@@ -8,22 +8,21 @@ from quorate_operator.planning.cluster import DesiredNode, ObservedVolume
 from quorate_operator.resources.data_volumes import volume_claim
 from quorate_operator.resources.facts import Context
 from quorate_operator.runtime.kubernetes.api import VOLUME_CLAIM, Object
-from quorate_operator.runtime.kubernetes.objects import DELETION_SLACK_S, ClusterObjects
-from quorate_operator.runtime.kubernetes.observing import (
+from quorate_operator.runtime.kubernetes.objects import DELETION_SLACK_S, ClusterObjects, DryRuns
+from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_RELEASED,
     NodeObjects,
     annotation,
-    growth_refusal_in_words,
+    growth_refusal,
 )
-from quorate_operator.runtime.kubernetes.rehearsals import Rehearsals
 
 VolumeAction = steps.CreateVolume | steps.GrowVolume | steps.ReleaseVolume | steps.DeleteVolume
 
 
 class Volumes:
-    def __init__(self, objects: ClusterObjects, rehearsals: Rehearsals) -> None:
+    def __init__(self, objects: ClusterObjects, dry_runs: DryRuns) -> None:
         self._objects = objects
-        self._rehearsals = rehearsals
+        self._dry_runs = dry_runs
 
     async def apply(self, action: VolumeAction, context: Context, node: DesiredNode | None) -> None:
         """Applies a step; `node` has the settings for claims that are created or grow. Raises StepError, ApiError."""
@@ -31,12 +30,12 @@ class Volumes:
         match action:
             case steps.CreateVolume():
                 assert node is not None, "a volume is created for a desired node"
-                claim = await self.keep(context, node, action.volume_id)
+                claim = await self.apply_claim(context, node, action.volume_id)
                 if annotation(claim, ANNOTATION_RELEASED) is not None:
                     await self._objects.annotate(claim, {ANNOTATION_RELEASED: None})
             case steps.GrowVolume():
                 assert node is not None, "a volume grows for a desired node"
-                await self.keep(context, node, action.volume_id)
+                await self.apply_claim(context, node, action.volume_id)
             case steps.ReleaseVolume():
                 if action.volume_id in claims:
                     await self._objects.annotate(claims[action.volume_id], {ANNOTATION_RELEASED: "true"})
@@ -45,27 +44,27 @@ class Volumes:
                     if action.volume_id in (None, volume_id):
                         await self._objects.delete(VOLUME_CLAIM, claim, DELETION_SLACK_S)
 
-    async def keep(self, context: Context, node: DesiredNode, volume_id: int) -> Object:
-        """Returns a claim, as the manifest asks for it. Raises StepError, ApiError."""
+    async def apply_claim(self, context: Context, node: DesiredNode, volume_id: int) -> Object:
+        """Applies the claim of the manifest, and returns it. Raises StepError, ApiError."""
         claim = self._claims(node.node_id).get(volume_id)
         if claim is not None and claim["metadata"].get("deletionTimestamp") is not None:
             raise steps.StepError(f"{node.label}: its old volume is still being deleted")
-        return await self._objects.keep(volume_claim(context, node, volume_id))
+        return await self._objects.apply(volume_claim(context, node, volume_id))
 
-    async def rehearsed(
+    async def with_refusals(
         self, context: Context, node: DesiredNode, objects: NodeObjects, volumes: Mapping[int, ObservedVolume]
     ) -> Mapping[int, ObservedVolume]:
-        """Returns volumes with why they can't grow: the StorageClass forbids it, a quota, the claim is not ours."""
-        rehearsed = dict(volumes)
+        """Returns volumes with the reason why they can't grow: the StorageClass, a quota, a foreign claim."""
+        checked = dict(volumes)
         for volume_id, volume in volumes.items():
-            asked_bytes, has_bytes = node.volumes.get(volume_id), volume.requested_bytes
-            if asked_bytes is None or has_bytes is None or volume.capacity_bytes is None:
+            desired_bytes, requested_bytes = node.volumes.get(volume_id), volume.requested_bytes
+            if desired_bytes is None or requested_bytes is None or volume.capacity_bytes is None:
                 continue
-            if has_bytes < asked_bytes:
-                refusal = await self._rehearsals.refusal(volume_claim(context, node, volume_id))
-                reported = growth_refusal_in_words(refusal, objects.claims[volume_id])
-                rehearsed[volume_id] = replace(volume, refusal=reported)
-        return rehearsed
+            if requested_bytes < desired_bytes:
+                refusal = await self._dry_runs.refusal(volume_claim(context, node, volume_id))
+                reported = growth_refusal(refusal, objects.claims[volume_id])
+                checked[volume_id] = replace(volume, refusal=reported)
+        return checked
 
     def _claims(self, node_id: int) -> Mapping[int, Object]:
         found = self._objects.node(node_id)

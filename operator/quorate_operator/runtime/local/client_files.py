@@ -1,13 +1,16 @@
-"""Configurations of clients for a played cluster with secured listeners: a file for each user of the manifest."""
+"""Files for clients of a played cluster: client properties of its users, and scripts that run Kafka's tools."""
 
+import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.secrets import plain_users
 from quorate_operator.planning.cluster import Role
-from quorate_operator.properties import render_properties
+from quorate_operator.properties import TOOLS_LOG4J2, render_properties
 from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.stock_kafka import Kafka
 from quorate_operator.security import client_properties
 
 COMMENT = "Written by quorate play, with secrets: for --command-config, and for clients."
@@ -30,7 +33,7 @@ def write_client_files(layout: Layout) -> None:
 
 
 def first_listener(layout: Layout, role: Role) -> Listener | None:
-    """Returns the listener at the bootstrap addresses; None if it is not secured, or if there is none."""
+    """Returns the listener at the bootstrap addresses; None if it is missing or not secured."""
     nodes = layout.desired.of_role(role)
     listener = nodes[0].listeners[0] if nodes else None
     return None if listener is None or listener.protocol == "PLAINTEXT" else listener
@@ -77,3 +80,92 @@ def _users(layout: Layout, listener: Listener) -> Iterator[tuple[str, tuple[str,
     for user in names:
         if user not in known:
             yield user, (mechanism, user, secrets[sasl.secret].values[user])
+
+
+# A tool's JVM runs for about a second: without the C2 compiler, a parallel collector, and files in /tmp.
+JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool and its main class. `address_last`: it takes --bootstrap-* after its subcommand."""
+
+    name: str
+    main_class: str
+    takes_address: bool = True
+    address_last: bool = False
+
+
+TOOLS = (
+    Tool("kafka-acls", "org.apache.kafka.tools.AclCommand"),
+    Tool("kafka-broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand"),
+    Tool("kafka-cluster", "org.apache.kafka.tools.ClusterTool", address_last=True),
+    Tool("kafka-configs", "kafka.admin.ConfigCommand"),
+    Tool("kafka-console-consumer", "org.apache.kafka.tools.consumer.ConsoleConsumer"),
+    Tool("kafka-console-producer", "org.apache.kafka.tools.ConsoleProducer"),
+    Tool("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
+    Tool("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance"),
+    Tool("kafka-dump-log", "org.apache.kafka.tools.DumpLogSegments", takes_address=False),
+    Tool("kafka-features", "org.apache.kafka.tools.FeatureCommand"),
+    Tool("kafka-get-offsets", "org.apache.kafka.tools.GetOffsetShell"),
+    Tool("kafka-groups", "org.apache.kafka.tools.GroupsCommand"),
+    Tool("kafka-leader-election", "org.apache.kafka.tools.LeaderElectionCommand"),
+    Tool("kafka-log-dirs", "org.apache.kafka.tools.LogDirsCommand"),
+    Tool("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand"),
+    Tool("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", takes_address=False),
+    Tool("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance"),
+    Tool("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"),
+    Tool("kafka-storage", "kafka.tools.StorageTool", takes_address=False),
+    Tool("kafka-topics", "org.apache.kafka.tools.TopicCommand"),
+    Tool("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand"),
+)
+
+
+def write_tools(layout: Layout, kafka: Kafka) -> None:
+    """Writes the scripts into the directory's `bin`. Raises PlayError."""
+    directory = layout.directory
+    log4j = directory.tools / "log4j2.properties"
+    directory.write(log4j, TOOLS_LOG4J2)
+    jvm = (*JVM, f"-Dlog4j2.configurationFile={log4j}")
+    for tool in TOOLS:
+        command = shlex.join(kafka.command(tool.main_class, jvm=jvm))
+        release = kafka.version_of(tool.main_class)
+        head = f"#!/bin/sh\n# {tool.name} of Apache Kafka {release}, written by quorate play\n"
+        script = head + _script(tool, command, layout)
+        directory.write(directory.tools / tool.name, script, mode=0o700)
+
+
+def _script(tool: Tool, command: str, layout: Layout) -> str:
+    if not tool.takes_address:
+        return f'exec {command} "$@"\n'
+    address = f"--bootstrap-server {layout.bootstrap(Role.BROKER)}"
+    with_address = f'"$@" {address}' if tool.address_last else f'{address} "$@"'
+    return (
+        f"{_with_client(tool, layout)}"
+        'case " $* " in\n'
+        f'*" --bootstrap-"*|*" --help "*|*" --version "*) exec {command} "$@" ;;\n'
+        f"*) exec {command} {with_address} ;;\n"
+        "esac\n"
+    )
+
+
+def _with_client(tool: Tool, layout: Layout) -> str:
+    """Returns lines that add the properties of a client, where a listener needs them and no others are named."""
+    found = {Role.CONTROLLER: controllers_client_config(layout), Role.BROKER: client_config(layout)}
+    option = {
+        role: "" if file is None else f"--command-config {shlex.quote(str(file))} "
+        for role, file in found.items()
+    }
+    if not any(option.values()):
+        return ""
+    added = {
+        role: f'set -- "$@" {arguments}' if tool.address_last else f'set -- {arguments}"$@"'
+        for role, arguments in option.items()
+    }
+    return (
+        'case " $* " in\n'
+        '*" --command-config"*|*" --producer.config "*|*" --consumer.config "*) ;;\n'
+        f'*" --bootstrap-controller"*) {added[Role.CONTROLLER]} ;;\n'
+        f"*) {added[Role.BROKER]} ;;\n"
+        "esac\n"
+    )

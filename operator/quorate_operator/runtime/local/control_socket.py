@@ -12,14 +12,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.directory import PlayDirectory, UntrustedError, check_peer
 from quorate_operator.runtime.local.errors import NotAnsweringError, NotRunningError, PlayError
-from quorate_operator.runtime.local.trust import UntrustedError, check_peer
 
 SOCKET_NAME = "control.sock"
 REQUEST_SIZE_BYTES_MAX = 2 * 1024 * 1024
-ANSWER_SIZE_BYTES_MAX = 4 * 1024 * 1024
-ANSWER_TIMEOUT_S = 30
+RESPONSE_SIZE_BYTES_MAX = 4 * 1024 * 1024
+RESPONSE_TIMEOUT_S = 30
 
 Handler = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
@@ -27,21 +26,21 @@ logger = logging.getLogger(__name__)
 
 
 class _TooLongError(Exception):
-    """A line is longer than a request or an answer may be."""
+    """A line is longer than a request or a response may be."""
 
 
 @asynccontextmanager
 async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[None]:
     """Answers commands while the context is open. `handler` raises PlayError for a refused command."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             check_peer(writer.get_extra_info("socket"), directory.path / SOCKET_NAME)
             while line := await _line(reader):
-                writer.write(json.dumps(await _answer_to(line, handler)).encode() + b"\n")
+                writer.write(json.dumps(await _response_to(line, handler)).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, UntrustedError, _TooLongError):
-            pass  # the client left, or is none of ours: `call` sends no request that is too long
+            pass  # the client left, or is another program: `call` sends no request that is too long
         except asyncio.CancelledError:
             # The supervisor ends, and clients see the connection close. asyncio before Python 3.12 takes a
             # cancelled handler for a failed one, and logs that.
@@ -51,7 +50,7 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
 
     with _short_path(directory.path) as short:
         (directory.path / SOCKET_NAME).unlink(missing_ok=True)  # we hold the lock: a dead process left it
-        server = await asyncio.start_unix_server(answer, path=short, limit=REQUEST_SIZE_BYTES_MAX)
+        server = await asyncio.start_unix_server(respond, path=short, limit=REQUEST_SIZE_BYTES_MAX)
         (directory.path / SOCKET_NAME).chmod(0o600)
         try:
             yield
@@ -72,9 +71,9 @@ async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
         )
     directory.check()  # the request may have secrets
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(RESPONSE_TIMEOUT_S):
             with _short_path(directory.path) as short:
-                reader, writer = await asyncio.open_unix_connection(short, limit=ANSWER_SIZE_BYTES_MAX)
+                reader, writer = await asyncio.open_unix_connection(short, limit=RESPONSE_SIZE_BYTES_MAX)
             try:
                 check_peer(writer.get_extra_info("socket"), directory.path / SOCKET_NAME)
                 writer.write(request)
@@ -83,12 +82,12 @@ async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
                 writer.close()
     except TimeoutError:
         raise NotAnsweringError(
-            f"the supervisor of {directory.path} has not answered in {ANSWER_TIMEOUT_S} s"
+            f"the supervisor of {directory.path} has not answered in {RESPONSE_TIMEOUT_S} s"
         ) from None
     except OSError as error:
         raise NotRunningError(f"the cluster in {directory.path} does not run") from error
     except _TooLongError as error:
-        raise PlayError(f"the supervisor of {directory.path} sent too long an answer: {error}") from None
+        raise PlayError(f"the supervisor of {directory.path} sent too long a response: {error}") from None
     if not line:
         raise NotRunningError(f"the supervisor of {directory.path} ended")
     return _result(line, directory)
@@ -115,7 +114,7 @@ def _result(line: bytes, directory: PlayDirectory) -> Any:
     raise PlayError(f"the supervisor of {directory.path} sent neither a result nor an error: {line[:200]!r}")
 
 
-async def _answer_to(line: bytes, handler: Handler) -> dict[str, Any]:
+async def _response_to(line: bytes, handler: Handler) -> dict[str, Any]:
     try:
         request = json.loads(line)
         command, arguments = request["command"], request["arguments"]
@@ -129,12 +128,12 @@ async def _answer_to(line: bytes, handler: Handler) -> dict[str, Any]:
         return {"error": str(error)}
     except Exception as error:  # reported to the client; the cluster keeps running
         logger.exception("the command %s", command)
-        return {"error": f"a fault of the supervisor, which is in its log: {error!r}"}
+        return {"error": f"a fault of the supervisor, see its log: {error!r}"}
 
 
 @contextmanager
 def _short_path(directory: Path) -> Iterator[str]:
-    """Yields a short path of the socket: that of a Unix socket is limited to 107 bytes, a directory's is not."""
+    """Yields a short path of the socket: the path of a Unix socket is limited to 107 bytes."""
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"

@@ -10,25 +10,34 @@ secrets/          the manifest's Secrets, a file for each key
 clients/          client properties for each user, and controllers.properties: where listeners are secured
 controller-3000/  a node: server.properties, format.log, node.log, data/
 broker-0/         the same; with several volumes, also data-1/, data-2/
+
+Its content decides which files are written and which addresses are opened, so no other user may own or write any of
+it. It does not decide which program runs: Java and Kafka's jars are searched at each start.
 """
 
 import fcntl
 import os
 import re
+import socket
+import stat
+import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES
 from quorate_protocol.properties import parse_properties
 
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.runtime.local.errors import AlreadyRunningError, PlayError
-from quorate_operator.runtime.local.trust import check_content, check_directory
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 
 
 _DATA = re.compile("data(?:-([1-9][0-9]?))?")
+_OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_MAY_ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
 
 
 def _volume_id(name: str) -> int | None:
@@ -97,8 +106,8 @@ class PlayDirectory:
     def volumes(self, label: str) -> dict[int, Path]:
         """The log directories of a node by volume id. Volume 0 is missing while nothing is in it."""
         node = self.node(label)
-        found = [one for one in node.iterdir() if one.is_dir()] if node.is_dir() else []
-        by_id = {_volume_id(one.name): one for one in found}
+        found = [path for path in node.iterdir() if path.is_dir()] if node.is_dir() else []
+        by_id = {_volume_id(path.name): path for path in found}
         return {
             volume_id: path
             for volume_id, path in by_id.items()
@@ -116,8 +125,8 @@ class PlayDirectory:
         assert self._lock is not None
         return self._lock
 
-    def take(self) -> None:
-        """Creates the directory if it does not exist, and takes its lock.
+    def lock(self) -> None:
+        """Creates the directory if it does not exist, and locks it.
 
         Raises AlreadyRunningError, or PlayError if it can't be written, can't be trusted, or holds something else;
         nothing was changed then.
@@ -155,7 +164,7 @@ class PlayDirectory:
             ) from None
 
     def check(self) -> None:
-        """Refuses a directory that somebody else owns or may write. Raises PlayError."""
+        """Refuses a directory that another user owns or may write. Raises PlayError."""
         check_directory(self.path)
 
     def adopt(self, lock_descriptor: int) -> None:
@@ -227,3 +236,73 @@ class PlayDirectory:
                 "nothing was changed. Play in another --dir, or move that directory away"
             )
         return entries.get("directory.id") or None
+
+
+class UntrustedError(PlayError):
+    """Somebody else could have changed the directory."""
+
+
+def check_directory(path: Path) -> None:
+    """Refuses a directory that another user owns or may write; it need not exist. Raises PlayError."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise PlayError(f"{path} can't be read: {error.strerror}") from error
+    _check(path, found, may_be_written=False)
+
+
+def check_content(path: Path) -> None:
+    """Refuses a directory with a file that another user owns or may write, or with a symbolic link.
+
+    A link would lead writes of the cluster, and of Kafka, to another file. Raises PlayError.
+    """
+    check_directory(path)
+    try:
+        is_closed = not path.stat().st_mode & _OTHERS_MAY_ENTER
+        for entry in _entries(path):
+            found = entry.stat(follow_symlinks=False)
+            if stat.S_ISLNK(found.st_mode):
+                raise UntrustedError(
+                    f"{entry.path} is a symbolic link, which `quorate play` never makes; remove it, or choose "
+                    "another directory with --dir"
+                )
+            _check(Path(entry.path), found, may_be_written=is_closed)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise PlayError(f"{error.filename} can't be read: {error.strerror}") from error
+
+
+def check_peer(connected: socket.socket, path: Path) -> None:
+    """Refuses the other end of a Unix socket at `path` if another user runs it. Raises PlayError."""
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", credentials)
+    if uid not in (os.geteuid(), 0):
+        raise UntrustedError(
+            f"{path}: the other end runs as uid {uid}, and this process as uid {os.geteuid()}"
+        )
+
+
+def _entries(path: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(path) as found:
+        for entry in found:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(Path(entry.path))
+
+
+def _check(path: Path, found: os.stat_result, *, may_be_written: bool) -> None:
+    facts = f"{path} belongs to uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}"
+    if found.st_uid != os.geteuid():
+        raise UntrustedError(
+            f"{facts}, and this process runs as uid {os.geteuid()}: a cluster is played only from a directory of the "
+            f"same user, because what is in it decides which files are written. Run as that user, choose another "
+            f"directory with --dir, or take it over with `chown -R` if you trust what is in it"
+        )
+    if found.st_mode & _OTHERS_MAY_WRITE and not may_be_written:
+        raise UntrustedError(
+            f"{facts}: other users may write it, so what is in it can't be trusted. If you trust it, "
+            f"`chmod -R go-w {path}`; otherwise choose another directory with --dir"
+        )

@@ -34,16 +34,14 @@ from quorate_operator.runtime.local.loopback import (
 )
 from quorate_operator.runtime.local.server_properties import HTTP
 
-FORMAT = 2
-FORMAT_WITHOUT_FORMATION = 1
-"""Written by versions whose voters could not change: all controllers of the file are the first voters."""
+FORMAT = 1
 BROKER_PORT_FIRST = 9092
-# Nobody types a controller's port, so each directory starts its search at another port: clusters that are played at
+# Each directory starts its search for controllers' ports at another port, so that clusters that are played at
 # the same time, or in turn, do not collide. Below Linux's ephemeral ports, which begin at 32768.
 SCATTERED_PORTS = range(20_000, 32_000)
 PORTS_APART = 100
 _VERSION = re.compile(r"([0-9]+(\.[0-9]+)*(-[0-9A-Za-z]+)?)?")
-"""A path is made of a version. Controllers in Python of old directories have none."""
+"""A path is made of a version, so that it must not have other characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
     file = directory.identity_file
     directory.check()
     try:
-        return _identity_from(json.loads(file.read_text()), directory)
+        return _identity_from(json.loads(file.read_text()))
     except FileNotFoundError:
         raise PlayError(f"no cluster was played in {directory.path}") from None
     except ValidationError as error:
@@ -144,7 +142,9 @@ def settle_identity(
         directory.directory_id_of(node.label, cluster_id)  # refuses a node of another cluster
     scattered = _scattered_port(directory)
     wanted = [wanted_port for node in desired.nodes for wanted_port in _wanted_ports(node, scattered)]
-    ports = _Ports(kept, running, fixed=frozenset(one.fixed for one in wanted if one.fixed is not None))
+    ports = _Ports(
+        kept, running, fixed=frozenset(listener.fixed for listener in wanted if listener.fixed is not None)
+    )
     nodes = {node.node_id: _node_identity(node, kept, ports, scattered) for node in desired.nodes}
     if ports.problems:
         raise PlayError("\n".join(ports.problems))
@@ -222,11 +222,11 @@ class _Ports:
     """Chooses ports, each once, and collects problems. `running` nodes may keep theirs."""
 
     def __init__(self, kept: ClusterIdentity | None, running: Collection[int], fixed: frozenset[int]) -> None:
-        """Ports that are `fixed` by the manifest are chosen for nobody else."""
+        """Ports that are `fixed` by the manifest are not chosen for other listeners."""
         self._fixed = fixed
         nodes = kept.nodes if kept else {}
         self._kept = {port for node in nodes.values() for port in node.ports.values()}
-        self._published = {one.address.port for one in (kept.publications if kept else ())}
+        self._published = {publication.address.port for publication in (kept.publications if kept else ())}
         self._ours = {
             port for node_id in running if node_id in nodes for port in nodes[node_id].ports.values()
         }
@@ -306,22 +306,11 @@ def _scattered_port(directory: PlayDirectory) -> int:
     return SCATTERED_PORTS[zlib.crc32(bytes(directory.path)) % places * PORTS_APART]
 
 
-def _identity_from(content: Mapping[str, Any], directory: PlayDirectory) -> ClusterIdentity:
-    if content["format"] not in (FORMAT, FORMAT_WITHOUT_FORMATION):
+def _identity_from(content: Mapping[str, Any]) -> ClusterIdentity:
+    if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']!r}; this version reads {FORMAT}")
-    if content["format"] == FORMAT_WITHOUT_FORMATION:
-        content = _with_formation(content, directory)
-    # Directories of earlier versions have host and port in place of the address.
-    addressed = {
-        name: [{"address": (one.get("host"), one.get("port")), **one} for one in content.get(name, ())]
-        for name in ("publications", "verifications")
-    }
-    # Those have the paths of Java and of the jars, too, which are not used.
-    versions = content.get("kafka_versions", tuple(content.get("kafka", ())))
-    known = {name: value for name, value in content.items() if name not in ("format", "kafka")}
-    identity = TypeAdapter(ClusterIdentity).validate_python(
-        {**known, **addressed, "kafka_versions": versions}
-    )
+    fields = {name: value for name, value in content.items() if name != "format"}
+    identity = TypeAdapter(ClusterIdentity).validate_python(fields)
     _check(identity)
     return identity
 
@@ -338,22 +327,3 @@ def _check(identity: ClusterIdentity) -> None:
         for listener, port in node.ports.items():
             if not 0 < port <= PORT_MAX:
                 raise ValueError(f"nodes.{node_id}.ports.{listener}: {port}: from 1 to {PORT_MAX}")
-
-
-def _with_formation(content: Mapping[str, Any], directory: PlayDirectory) -> dict[str, Any]:
-    """Returns the content of the first format as the second. After a node has run, no empty disk may form again."""
-    voters, nodes = {}, {}
-    for node_id, node in content["nodes"].items():
-        is_controller = node["directory_id"] is not None
-        if is_controller:
-            voters[node_id] = node["directory_id"]
-        implementation = Implementation.PYTHON if HTTP in node["ports"] else Implementation.JAVA
-        role = Role.CONTROLLER if is_controller else Role.BROKER
-        nodes[node_id] = {"role": role, "implementation": implementation, **node}
-    formation = {
-        "cluster_id": content["cluster_id"],
-        "initial_voters": voters,
-        "is_formed": any(directory.node_log(Role.CONTROLLER.label(voter)).exists() for voter in voters),
-        "is_static": not content["dynamic_quorum"],
-    }
-    return {**content, "nodes": nodes, "formation": formation}

@@ -30,12 +30,11 @@ from quorate_operator.planning.volumes import used_volumes
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.runtime.local.forwarding import Publications
+from quorate_operator.runtime.local.forwarders import Publications
 from quorate_operator.runtime.local.identity import ClusterIdentity, write_identity
 from quorate_operator.runtime.local.layout import Layout
-from quorate_operator.runtime.local.log_shippers import Shippers
 from quorate_operator.runtime.local.machine_addresses import complete, knows_controllers
-from quorate_operator.runtime.local.node_process import LocalNode, StartedWith
+from quorate_operator.runtime.local.node_process import LocalNode, Shippers, StartedWith
 from quorate_operator.runtime.local.server_properties import advertised_in
 from quorate_operator.security import security_config
 
@@ -193,19 +192,19 @@ class LocalInfrastructure:
         running = {node_id: node.started_with.revision for node_id, node in self._nodes.items() if node.runs}
         return with_logins(plan, desired, running)
 
-    async def keep(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        """Keeps the nodes' logs bounded, and ships the log of each running controller if a history is kept.
+    async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
+        """Trims the nodes' logs, and ships the log of each running controller if the manifest has a history.
 
-        A history that can't be written is logged: the cluster goes on without it.
+        A history that can't be written is logged; the cluster runs without it.
         """
         del desired, observed  # what runs is known here, and the manifest is the layout's
         for node in self._nodes.values():
             if node.process is not None:
                 node.process.trim_log()
         try:
-            self._shippers.keep(self.layout, self.running)
+            self._shippers.run(self.layout, self.running)
         except OSError as error:
-            logger.error("the history is not kept: %s", error)  # noqa: TRY400 - no traceback
+            logger.error("the history is not shipped: %s", error)  # noqa: TRY400 - no traceback
 
     async def close(self) -> None:
         """Kills what still runs, and closes every forwarding listener."""
@@ -344,7 +343,7 @@ class LocalInfrastructure:
 
     def _revision_of(self, node: LocalNode) -> Mapping[str, str]:
         started = node.started_with
-        controllers = frozenset(one.node_id for one in self.layout.desired.of_role(Role.CONTROLLER))
+        controllers = frozenset(node.node_id for node in self.layout.desired.of_role(Role.CONTROLLER))
         known = "known" if knows_controllers(started.controllers, controllers) else "gone"
         return {**started.revision, "controllers": known}
 

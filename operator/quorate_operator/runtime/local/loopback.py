@@ -49,5 +49,5 @@ def owner_of(port: int) -> str:
             if connection.laddr and connection.laddr.port == port:
                 return f"pid {connection.pid} ({psutil.Process(connection.pid).name()})"
     except psutil.Error:
-        pass  # it ended meanwhile, or may not be looked at: the port is taken either way
+        pass  # it ended meanwhile, or may not be read: the port is used either way
     return "another program"

@@ -63,7 +63,9 @@ def _completed(
         node,
         advertised=advertised,
         interim=interim,
-        controlled=frozenset(one for one in (*advertised.values(), *interim.values()) if is_loopback(one)),
+        controlled=frozenset(
+            address for address in (*advertised.values(), *interim.values()) if is_loopback(address)
+        ),
         revision={
             # A node that was completed before may have had several volumes.
             **{part: value for part, value in node.revision.items() if part != VOLUMES},
@@ -78,7 +80,7 @@ def _completed(
 def _advertised(
     node: DesiredNode, name: str, pool: KafkaController | KafkaBroker, cluster: str, own: Address
 ) -> Address:
-    listener = next(one for one in node.listeners if one.name == name)
+    listener = next(listener for listener in node.listeners if listener.name == name)
     template = pool.spec.host_template(node.node_id, name)
     advertised_port = listener.advertised_port if isinstance(listener, BrokerListener) else None
     if template is None:

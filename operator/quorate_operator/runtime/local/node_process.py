@@ -1,5 +1,6 @@
-"""A node of a played cluster: its process, and its history since this supervisor began."""
+"""The processes of a played node: the node itself, and the shipper of a controller's log if there is a history."""
 
+import asyncio
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +10,12 @@ from quorate_operator import clock
 from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, ObservedVolume, Role
 from quorate_operator.planning.differences import Rendering
 from quorate_operator.runtime.local.child_process import ChildProcess
+from quorate_operator.runtime.local.layout import QUORATE, Layout
 
 STABLE_AFTER_MS = 60_000
-"""The crashes of a node that was up for so long are counted from zero again."""
+"""Uptime after which the crashes of a node are counted from zero again."""
+SHIP_INTERVAL = "5s"
+STOP_GRACE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +116,59 @@ class LocalNode:
         was_stable = self._exited_at_ms - self._started_at_ms >= STABLE_AFTER_MS
         self._exits_in_a_row = 1 if was_stable else self._exits_in_a_row + 1
         self._wake()
+
+
+class Shippers:
+    """The processes by node id. `wake` is called whenever one has ended."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._processes: dict[int, ChildProcess] = {}
+
+    def run(self, layout: Layout, running: frozenset[int]) -> None:
+        """Starts missing processes, ends the others, and trims their logs. Raises OSError.
+
+        Active segments are shipped, too, so that the history is up to date at once.
+        """
+        wanted = {
+            node_id: Role.CONTROLLER.label(node_id)
+            for node_id in running
+            if layout.desired.keeps_history and layout.identity.nodes[node_id].role is Role.CONTROLLER
+        }
+        for node_id, process in list(self._processes.items()):
+            if not process.runs:
+                del self._processes[node_id]
+            elif node_id not in wanted:
+                process.send_signal(signal.SIGTERM)
+            else:
+                process.trim_log()
+        for node_id, label in wanted.items():
+            if node_id not in self._processes:
+                self._processes[node_id] = self._start(layout, label)
+
+    async def close(self) -> None:
+        """Ends all of them. Raises PlayError."""
+        await asyncio.gather(*(process.stop(STOP_GRACE_MS) for process in self._processes.values()))
+
+    def _start(self, layout: Layout, label: str) -> ChildProcess:
+        command = [
+            *QUORATE,
+            "controller",
+            "ship",
+            "--follow",
+            "--interval",
+            SHIP_INTERVAL,
+            "--include-active",
+        ]
+        command += [
+            "--log-dir",
+            str(layout.directory.node_data(label)),
+            "--to",
+            str(layout.directory.history),
+        ]
+        return ChildProcess.start(
+            command,
+            directory=layout.directory.path,
+            log=layout.directory.ship_log(label),
+            on_exit=self._wake,
+        )

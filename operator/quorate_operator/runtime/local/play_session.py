@@ -25,7 +25,7 @@ from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import LOG_SIZE_BYTES_MAX
-from quorate_operator.runtime.local.client_files import write_client_files
+from quorate_operator.runtime.local.client_files import write_client_files, write_tools
 from quorate_operator.runtime.local.control_socket import call
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import KafkaUnavailableError, PlayError
@@ -40,7 +40,6 @@ from quorate_operator.runtime.local.layout import QUORATE, Layout
 from quorate_operator.runtime.local.machine_addresses import complete
 from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka
 from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
-from quorate_operator.runtime.local.tool_scripts import write_tools
 
 DEFAULT_ROOT = Path(".quorate")
 MANIFEST_SIZE_BYTES_MAX = 16 * 1024 * 1024
@@ -108,10 +107,10 @@ def prepare(
     asked = desired_cluster(_load(manifest, source))
     directory = directory_of(asked.name, path)
     if directory.held:
-        directory.take()  # raises, before anything that takes time
+        directory.lock()  # raises, before anything that takes time
     request = ask_for(manifest, source, path, environment, progress)
     directory = request.directory
-    directory.take()
+    directory.lock()
     try:
         layout = settle(request)
         adopt(request, layout)
@@ -125,7 +124,7 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
     """Returns the layout of a manifest; writes nothing. See `settle_identity`. Raises PlayError."""
     manifests = _load(request.manifest, request.source)
     directory = request.directory
-    if any(one in str(directory.path) for one in ":}") and manifests.secrets:
+    if any(character in str(directory.path) for character in ":}") and manifests.secrets:
         raise PlayError(
             f"{directory.path}: Kafka can't read Secrets under a path with ':' or '}}'; choose another --dir"
         )
@@ -213,7 +212,7 @@ def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozen
 def _check_protocols(current: Layout, edited: Layout, running: frozenset[int]) -> None:
     """Refuses another protocol between nodes that run: restarted ones and others could not talk to each other."""
     running_pools = {current.identity.nodes[node_id].pool for node_id in running}
-    before = {one.metadata.name: one.spec.listeners[0] for one in current.manifests.resources}
+    before = {resource.metadata.name: resource.spec.listeners[0] for resource in current.manifests.resources}
     for resource in edited.manifests.resources:
         name, after = resource.metadata.name, resource.spec.listeners[0]
         if name in running_pools and name in before and before[name].protocol != after.protocol:

@@ -39,7 +39,7 @@ def controller_properties(
         **quorum_properties(quorum),
         **_listener_properties(node, ports, {}),
         **node_properties(node, quorum.listener, secrets),
-        **directory_properties([str(one) for one in data]),
+        **directory_properties([str(path) for path in data]),
     }
     if node.implementation is Implementation.PYTHON and HTTP in ports:
         properties["quorate.http.listener"] = f"{LOOPBACK}:{ports[HTTP]}"
@@ -62,7 +62,7 @@ def broker_properties(
         **_listener_properties(node, ports, {quorum.listener.name: quorum.listener.protocol}),
         **node_properties(node, quorum.listener, secrets),
         "inter.broker.listener.name": node.listeners[0].name,
-        **directory_properties([str(one) for one in data]),
+        **directory_properties([str(path) for path in data]),
         **internal_topic_properties(quorum.broker_count),
         "offsets.topic.num.partitions": "8",
         "transaction.state.log.num.partitions": "8",
@@ -84,10 +84,10 @@ def fault_in(text: str, directory: Path) -> str | None:
         for path in filter(None, properties.get(key, "").split(",")):
             if not Path(os.path.normpath(path.strip())).is_relative_to(directory):
                 return f"{key}: {path}: is not in {directory}"
-    for one in filter(None, properties.get("listeners", "").split(",")):
-        host = one.partition("://")[2].rpartition(":")[0]
+    for listener in filter(None, properties.get("listeners", "").split(",")):
+        host = listener.partition("://")[2].rpartition(":")[0]
         if not is_loopback(Address(host, 0)):
-            return f"listeners: {one}: is not in 127.0.0.0/8"
+            return f"listeners: {listener}: is not in 127.0.0.0/8"
     return None
 
 

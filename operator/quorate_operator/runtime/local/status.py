@@ -23,11 +23,11 @@ from quorate_operator.planning.steps import Plan, WaitFor
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
 from quorate_operator.runtime.local.client_files import client_config, controllers_client_config
-from quorate_operator.runtime.local.forwarding import own_publications
+from quorate_operator.runtime.local.forwarders import own_publications
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.view.cluster import ClusterView, NodeView, view_of
-from quorate_operator.view.wording import Label
+from quorate_operator.view.texts import Label
 
 
 class Report(StatusModel):
@@ -237,7 +237,7 @@ def _node_status(layout: Layout, node: NodeView, process: ChildProcess | None) -
     kept = layout.identity.nodes[seen.node_id]
     own = kept.own_addresses
     first = next(iter(own))
-    desired = {one.node_id: one.advertised for one in layout.desired.nodes}.get(seen.node_id, {})
+    desired = {node.node_id: node.advertised for node in layout.desired.nodes}.get(seen.node_id, {})
     # A node that runs has the addresses that it was started with, until it is restarted.
     configured = seen.configured if seen.state.runs else {}
     address = configured.get(first) or desired.get(first) or own[first]
@@ -253,12 +253,12 @@ def _node_status(layout: Layout, node: NodeView, process: ChildProcess | None) -
     )
 
 
-def _address_as_json(one: Publication) -> dict[str, Any]:
+def _address_as_json(publication: Publication) -> dict[str, Any]:
     return {
-        "address": str(one.address),
-        "nodeId": one.node_id,
-        "listener": one.listener,
-        "sinceMs": one.since_ms,
-        "retiredAtMs": one.retired_at_ms,
-        "connections": one.connections,
+        "address": str(publication.address),
+        "nodeId": publication.node_id,
+        "listener": publication.listener,
+        "sinceMs": publication.since_ms,
+        "retiredAtMs": publication.retired_at_ms,
+        "connections": publication.connections,
     }

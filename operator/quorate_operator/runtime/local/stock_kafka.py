@@ -113,7 +113,7 @@ def _find_java(environment: Mapping[str, str]) -> str:
         raise KafkaUnavailableError(f"{java} can't be run: {error}") from error
     found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     if found is None or int(found[1]) < JAVA_MAJOR_MIN:
-        shown = f"Java {found[1]}" if found else "no Java runtime that tells its version"
+        shown = f"Java {found[1]}" if found else "no Java runtime that reports its version"
         raise KafkaUnavailableError(f"{java} is {shown}; Kafka needs Java {JAVA_MAJOR_MIN} or newer")
     return java
 

@@ -13,6 +13,7 @@ from quorate_operator import clock
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.planning.cluster import Implementation, NodeState, ObservedCluster
 from quorate_operator.planning.steps import Action, KafkaAction, Plan, StartNode, StepError
+from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.local.control_socket import serve
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
@@ -25,15 +26,23 @@ from quorate_operator.runtime.local.status import (
     played_view,
     running_status,
 )
-from quorate_operator.runtime.loop import Asked, FailedStep, Look, Pace, ReconcileLoop, Turn
-from quorate_operator.runtime.port import Runtime
+from quorate_operator.runtime.loop import (
+    DesiredState,
+    FailedStep,
+    Observation,
+    PassResult,
+    ReconcileLoop,
+    RequeuePolicy,
+)
 from quorate_operator.view.cluster import is_serving
-from quorate_operator.view.wording import in_words
+from quorate_operator.view.texts import step_text
 
 EVENTS_MAX = 1_000
-LOOKS_MAX = 5
-"""How often a command looks until no step begins or ends meanwhile."""
-PACE = Pace(working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000)
+OBSERVATIONS_MAX = 5
+"""How often a command observes until no step begins or ends meanwhile."""
+REQUEUE_POLICY = RequeuePolicy(
+    working_ms=200, settled_ms=5_000, asleep_ms=5_000, retry_ms_min=500, retry_ms_max=30_000
+)
 
 Replay = Callable[[Mapping[str, Any], Layout, frozenset[int]], Layout]
 """Returns a layout, from the arguments of a command with a manifest, the present layout, and the running nodes.
@@ -43,14 +52,14 @@ logger = logging.getLogger(__name__)
 
 
 class Event(Report):
-    """An event in words. `sequence` counts from 1."""
+    """An event as text. `sequence` counts from 1."""
 
     sequence: int
     text: str
 
 
 class Snapshot(Report):
-    """What a supervisor reports: the cluster, what it waits for, and what happened."""
+    """What a supervisor reports: the status of the cluster, the waits of its plan, and events."""
 
     status: ClusterStatus
     stopping: bool
@@ -71,7 +80,7 @@ class Supervisor:
     def __init__(
         self,
         infrastructure: LocalInfrastructure,
-        runtime: Runtime,
+        runtime: ClusterRuntime,
         woken: asyncio.Event,
         *,
         settle: Replay,
@@ -83,7 +92,7 @@ class Supervisor:
         self._settle = settle
         self._adopt = adopt
         self._running = True
-        self._looking = asyncio.Lock()
+        self._observing = asyncio.Lock()
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._step_changes = 0
         """How often a step has begun or ended."""
@@ -123,14 +132,14 @@ class Supervisor:
 
     async def snapshot(self, since: int = 0) -> Snapshot:
         """Returns the present state, with the events after number `since`."""
-        for _ in range(LOOKS_MAX):
+        for _ in range(OBSERVATIONS_MAX):
             began = self._step_changes
-            look = await self._loop.look()
-            # A step that is done during a look leaves its parts at odds: there may seem to be nothing left to do.
+            observation = await self._loop.observe()
+            # A step that ends during an observation makes it inconsistent: nothing may seem to be left to do.
             if self._step_changes == began:
                 break
-        assert look is not None, "a played cluster always has a manifest"
-        observed = look.observed
+        assert observation is not None, "a played cluster always has a manifest"
+        observed = observation.observed
         return Snapshot(
             status=running_status(
                 self._infrastructure,
@@ -156,66 +165,72 @@ class Supervisor:
 
     # The loop's host
 
-    def looking(self) -> AbstractAsyncContextManager[object]:
-        """Allows one look at a time, because commands look, too."""
-        return self._looking
+    def observing(self) -> AbstractAsyncContextManager[object]:
+        """Allows one observation at a time, because commands observe, too."""
+        return self._observing
 
-    async def asked(self) -> Asked:
+    async def desired_state(self) -> DesiredState:
         layout = self._infrastructure.layout
-        return Asked(desired=replace(layout.desired, running=self._running), manifests=layout.manifests)
+        return DesiredState(
+            cluster=replace(layout.desired, running=self._running), manifests=layout.manifests
+        )
 
     async def refused(self, error: ManifestError) -> None:
         """Ends the play: its manifest was checked before. Raises PlayError."""
         raise PlayError(str(error)) from error
 
-    async def planned(self, look: Look) -> Plan:
-        return look.plan
+    async def complete_plan(self, observation: Observation) -> Plan:
+        return observation.plan
 
-    async def looked(self, look: Look) -> None:
+    async def observed(self, observation: Observation) -> None:
         """Reports what changed, and what the plan refuses, once."""
-        self._report_changes(look.observed)
-        self._observed, self._plan = look.observed, look.plan
-        self._has_served = self._has_served or is_serving(self._infrastructure.layout.desired, look.observed)
-        refused = frozenset(f"refused ({refusal.code}): {refusal.message}" for refusal in look.plan.refusals)
+        self._report_changes(observation.observed)
+        self._observed, self._plan = observation.observed, observation.plan
+        self._has_served = self._has_served or is_serving(
+            self._infrastructure.layout.desired, observation.observed
+        )
+        refused = frozenset(
+            f"refused ({refusal.code}): {refusal.message}" for refusal in observation.plan.refusals
+        )
         for text in sorted(refused - self._refused):
             self._report(text)
         self._refused = refused
 
-    def alone(self, action: Action) -> None:
+    def lock_for(self, action: Action) -> None:
         """Returns None: the lock of the directory excludes other supervisors."""
         del action
 
-    async def applying(self, look: Look, action: Action) -> None:
-        del look
+    async def step_started(self, observation: Observation, action: Action) -> None:
+        del observation
         self._step_changes += 1
         self._report(self._describe(action))
 
-    async def applied(self, look: Look, action: Action) -> None:
-        """Reports nothing: the next look finds what a step changed."""
-        del look, action
+    async def step_done(self, observation: Observation, action: Action) -> None:
+        """Reports nothing: the next observation finds what a step changed."""
+        del observation, action
         self._step_changes += 1
 
-    async def failed(self, look: Look, failed: FailedStep) -> None:
-        """Reports nothing yet: `after` decides whether the failure ends the play."""
+    async def step_failed(self, observation: Observation, failed: FailedStep) -> None:
+        """Reports nothing yet: `finished` decides whether the failure ends the play."""
 
-    async def settled(self, look: Look | None) -> None:
-        """Does nothing more: `Runtime.keep` has."""
+    async def plan_done(self, observation: Observation | None) -> None:
+        """Does nothing: a played cluster has nothing to clear."""
 
-    async def after(self, turn: Turn) -> int | None:
-        """Returns how long to rest; None when the cluster has been stopped. Raises what ends the play."""
-        if turn.error is not None:
-            raise turn.error
-        assert turn.look is not None, "a played cluster always has a manifest"
-        for failed in turn.failed:
+    async def finished(self, result: PassResult) -> int | None:
+        """Returns the time to the next pass; None when the cluster has been stopped. Raises what ends the play."""
+        if result.error is not None:
+            raise result.error
+        assert result.observation is not None, "a played cluster always has a manifest"
+        for failed in result.failed:
             self._fail(failed)
-        if turn.look.plan.due:
-            if not turn.failed:
+        if result.observation.plan.due:
+            if not result.failed:
                 self._trouble = None
-        elif not turn.look.desired.running:
+        elif not result.observation.desired.running:
             if self._failure is not None:
                 raise StepError(self._failure)
             return None
-        return 0 if self._failure is not None else PACE.after(turn, clock.now_ms())
+        return 0 if self._failure is not None else REQUEUE_POLICY.after(result, clock.now_ms())
 
     def _fail(self, failed: FailedStep) -> None:
         """Ends the play if the cluster has never served: another attempt would not help.
@@ -225,7 +240,7 @@ class Supervisor:
         message = str(failed.error)
         is_lasting = not self._running or not (self._has_served or isinstance(failed.action, KafkaAction))
         if is_lasting and self._failure is not None:
-            raise failed.error  # stopping after the first failure failed too
+            raise failed.error  # stopping after the first failure has failed, too
         if is_lasting or message != self._trouble:
             self._report(f"failed: {message}")
         self._trouble = message
@@ -251,20 +266,20 @@ class Supervisor:
     def _replay(self, arguments: Mapping[str, Any]) -> int:
         """Continues with an edited manifest; returns the number of the last event before it."""
         if self.stopping:
-            raise PlayError("the cluster is being stopped; play it again when it has")
+            raise PlayError("the cluster is being stopped; play it again after that")
         before = self._happened
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
         self._adopt(arguments, layout)
         self._infrastructure.use(layout)
-        self._report("another manifest is played")
+        self._report("applying another manifest")
         self._loop.wake()
         return before
 
     async def _plan_for(self, arguments: Mapping[str, Any]) -> Any:
         """Returns the plan for an edited manifest. Changes nothing."""
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
-        look = await self._loop.look_at(layout.desired)
-        return plan_as_json(played_view(layout, look.observed, look.plan))
+        observation = await self._loop.plan_for(layout.desired)
+        return plan_as_json(played_view(layout, observation.observed, observation.plan))
 
     def _kill(self, node_id: int, number: signal.Signals) -> int:
         pid = self._infrastructure.send_signal(node_id, number)
@@ -290,7 +305,7 @@ class Supervisor:
                 self._report(f"{node.label} is {node.state}")
 
     def _describe(self, action: Action) -> str:
-        text = in_words(action, label_in(self._infrastructure.layout), under_way=True)
+        text = step_text(action, label_in(self._infrastructure.layout), under_way=True)
         if isinstance(action, StartNode):
             nodes = self._infrastructure.layout.identity.nodes
             if nodes[action.node_id].implementation is Implementation.JAVA:

@@ -18,7 +18,7 @@ _getaddrinfo = socket.getaddrinfo
 
 
 def _resolved(host: Any, *args: Any, **kwargs: Any) -> Any:
-    """As `socket.getaddrinfo`; a name of a Service that is not there is none."""
+    """As `socket.getaddrinfo`; the name of a missing Service is unknown."""
     name = host.decode() if isinstance(host, bytes) else host
     if isinstance(name, str) and name.endswith(".svc"):
         names = json.loads(Path(os.environ[NAMES_FILE]).read_text())

@@ -8,13 +8,13 @@ from kit.kafka_model import TopicModel, kafka_of
 from quorate_operator.entities.factor import TOO_FEW_BROKERS, ObservedPartition, plan_factor
 from quorate_operator.entities.topics import (
     CANT_SHRINK,
-    NOT_HAD,
+    NOTHING_STORED,
     AlterConfig,
     CreateTopic,
     DeleteTopic,
-    HadTopic,
     ObservedTopic,
     ReassignReplicas,
+    StoredTopic,
     is_same_value,
     plan_topic,
     plan_topic_deletion,
@@ -53,7 +53,7 @@ def there(*replicas: tuple[int, ...], **config: str) -> ObservedTopic:
     )
 
 
-HAD = HadTopic(is_had=True, topic_id=uuid_to_text(ID))
+STORED = StoredTopic(is_managed=True, topic_id=uuid_to_text(ID))
 
 
 def test_a_topic_that_is_missing_is_created() -> None:
@@ -66,14 +66,14 @@ def test_a_topic_that_is_missing_is_created() -> None:
     assert plan.status["managedConfig"] == ["retention.ms"]
     assert plan.note is None
     assert plan_topic(topic(), None, THREE).changes[0].text == "create the topic orders with default numbers"
-    assert "was deleted by somebody" in str(plan_topic(topic(), None, THREE, had=HAD).note)
+    assert "was deleted outside the operator" in str(plan_topic(topic(), None, THREE, stored=STORED).note)
 
 
 def test_what_exists_is_adopted_as_it_is() -> None:
     found = there((0,), (1,), retention_ms="5")
     plan = plan_topic(topic(), found, THREE)
     assert (plan.changes, plan.refusals, plan.waits) == ((), (), ())
-    assert plan.note == "the topic orders exists, and is kept as this resource has it from now on"
+    assert plan.note == "the topic orders exists, and is managed by this resource from now on"
     assert plan.status == {
         "topicName": "orders",
         "topicId": uuid_to_text(ID),
@@ -82,9 +82,9 @@ def test_what_exists_is_adopted_as_it_is() -> None:
         "reassigningPartitions": None,
         "managedConfig": [],
     }
-    assert plan_topic(topic(), found, THREE, had=HAD).note is None
-    assert "was made anew" in str(
-        plan_topic(topic(), found, THREE, had=HadTopic(is_had=True, topic_id="other")).note
+    assert plan_topic(topic(), found, THREE, stored=STORED).note is None
+    assert "was recreated outside the operator" in str(
+        plan_topic(topic(), found, THREE, stored=StoredTopic(is_managed=True, topic_id="other")).note
     )
 
 
@@ -102,8 +102,10 @@ def test_partitions_grow_and_do_not_shrink() -> None:
 
 def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
     found = there((0,), retention_ms="5", cleanup_policy="compact", segment_ms="7")
-    had = HadTopic(is_had=True, topic_id=HAD.topic_id, config=frozenset({"cleanup.policy", "retention.ms"}))
-    plan = plan_topic(topic(config={"retention.ms": 6, "max.message.bytes": 9}), found, THREE, had=had)
+    stored = StoredTopic(
+        is_managed=True, topic_id=STORED.topic_id, config=frozenset({"cleanup.policy", "retention.ms"})
+    )
+    plan = plan_topic(topic(config={"retention.ms": 6, "max.message.bytes": 9}), found, THREE, stored=stored)
     (change,) = plan.changes
     assert isinstance(change, AlterConfig)
     assert change.values == {"max.message.bytes": "9", "retention.ms": "6"}
@@ -180,18 +182,20 @@ def test_too_few_brokers_are_told() -> None:
 
 
 def test_only_a_topic_that_the_resource_had_is_deleted() -> None:
-    (change,) = plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), HAD).changes
+    (change,) = plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), STORED).changes
     assert change == DeleteTopic(topic="orders", topic_id=ID)
-    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), NOT_HAD).changes
-    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), None, HAD).changes
-    assert not plan_topic_deletion(topic(), there((0,)), HAD).changes
+    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), NOTHING_STORED).changes
+    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), None, STORED).changes
+    assert not plan_topic_deletion(topic(), there((0,)), STORED).changes
 
 
 def test_the_status_keeps_what_the_next_look_needs() -> None:
     plan = plan_topic(topic(config={"retention.ms": 1}), there((0,), retention_ms="1"), THREE)
-    had = HadTopic.of_status(plan.status)
-    assert had == HadTopic(is_had=True, topic_id=uuid_to_text(ID), config=frozenset({"retention.ms"}))
-    assert HadTopic.of_status({}) == NOT_HAD
+    stored = StoredTopic.of_status(plan.status)
+    assert stored == StoredTopic(
+        is_managed=True, topic_id=uuid_to_text(ID), config=frozenset({"retention.ms"})
+    )
+    assert StoredTopic.of_status({}) == NOTHING_STORED
 
 
 @pytest.mark.parametrize(

@@ -7,27 +7,27 @@ from kit.kafka_model import kafka_of
 from quorate_operator.entities.users import (
     NO_AUTHORIZER,
     NO_CERTIFICATES,
-    NOT_HAD,
+    NOTHING_STORED,
     RESERVED,
     SECRET_MISSING,
     SECRET_TAKEN,
     AddAcls,
     AlterQuotas,
+    ApplyCertificate,
+    CreateSecret,
     DeleteCredentials,
-    HadUser,
-    KeepCertificate,
-    MakeSecret,
     ObservedCertificate,
     ObservedSecret,
     ObservedUser,
     RemoveAcls,
     SetCredentials,
-    acl_in_words,
+    StoredUser,
+    acl_text,
     bindings_of,
     plan_user,
     plan_user_deletion,
 )
-from quorate_operator.handlers.entities.keepers import secret_of_user
+from quorate_operator.handlers.entities.kind_handlers import secret_of_user
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.certificates import certificate_of_user
@@ -67,20 +67,22 @@ def secret(version: str = "s/1", password: str | None = PASSWORD, *, is_own: boo
     return ObservedSecret(version=version, password=password, is_own=is_own)
 
 
-HAD = HadUser(is_had=True, mechanism=SCRAM, secret_version="s/1")
+STORED = StoredUser(is_managed=True, mechanism=SCRAM, secret_version="s/1")
 
 
 def test_a_secret_is_made_and_then_its_password_is_set() -> None:
     asked = scram()
     (made,) = plan_user(asked, ObservedUser(), KAFKA).changes
-    assert isinstance(made, MakeSecret)
-    assert made.text == "make the Secret alice with a random password"
-    plan = plan_user(asked, ObservedUser(secret=secret()), KAFKA, had=HadUser(is_had=True, mechanism=SCRAM))
+    assert isinstance(made, CreateSecret)
+    assert made.text == "create the Secret alice with a random password"
+    plan = plan_user(
+        asked, ObservedUser(secret=secret()), KAFKA, stored=StoredUser(is_managed=True, mechanism=SCRAM)
+    )
     (change,) = plan.changes
     assert isinstance(change, SetCredentials)
     assert (change.user, change.mechanism, change.password) == ("alice", SCRAM, PASSWORD)
     done = ObservedUser(secret=secret(), mechanisms=frozenset({SCRAM}))
-    assert not plan_user(asked, done, KAFKA, had=HAD).changes
+    assert not plan_user(asked, done, KAFKA, stored=STORED).changes
 
 
 def test_no_text_has_the_password() -> None:
@@ -94,22 +96,26 @@ def test_no_text_has_the_password() -> None:
 def test_another_secret_or_lost_credentials_are_set_again() -> None:
     there = frozenset({SCRAM})
     changed = ObservedUser(secret=secret("s/2"), mechanisms=there)
-    assert [type(change) for change in plan_user(scram(), changed, KAFKA, had=HAD).changes] == [
+    assert [type(change) for change in plan_user(scram(), changed, KAFKA, stored=STORED).changes] == [
         SetCredentials
     ]
     lost = ObservedUser(secret=secret())
-    assert [type(change) for change in plan_user(scram(), lost, KAFKA, had=HAD).changes] == [SetCredentials]
+    assert [type(change) for change in plan_user(scram(), lost, KAFKA, stored=STORED).changes] == [
+        SetCredentials
+    ]
 
 
 def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:
     before = ObservedUser(secret=secret(), mechanisms=frozenset({OTHER}))
-    had = HadUser(is_had=True, mechanism=OTHER, secret_version="s/1")
-    assert [type(change) for change in plan_user(scram(), before, KAFKA, had=had).changes] == [SetCredentials]
+    stored = StoredUser(is_managed=True, mechanism=OTHER, secret_version="s/1")
+    assert [type(change) for change in plan_user(scram(), before, KAFKA, stored=stored).changes] == [
+        SetCredentials
+    ]
     both = ObservedUser(secret=secret(), mechanisms=frozenset({SCRAM, OTHER}))
-    (closed,) = plan_user(scram(), both, KAFKA, had=HAD).changes
+    (closed,) = plan_user(scram(), both, KAFKA, stored=STORED).changes
     assert closed == DeleteCredentials(user="alice", mechanisms=(OTHER,))
     assert closed.text == "delete the credentials of alice for SCRAM-SHA-256"
-    none = plan_user(user(), both, KAFKA, had=HAD)
+    none = plan_user(user(), both, KAFKA, stored=STORED)
     assert none.changes == (DeleteCredentials(user="alice", mechanisms=(SCRAM,)),)
     assert none.status["mechanism"] == SCRAM, "it is known until it is gone"
     assert not plan_user(user(), both, KAFKA).changes, "credentials that others set stay"
@@ -147,7 +153,7 @@ def test_acls_are_those_of_the_spec_and_no_others() -> None:
     everything = ObservedUser(acls=frozenset((*add.bindings, extra)))
     (remove,) = plan_user(asked, everything, KAFKA).changes
     assert remove == RemoveAcls(bindings=(extra,))
-    assert acl_in_words(extra) == "Allow Write on Topic orders"
+    assert acl_text(extra) == "Allow Write on Topic orders"
     assert not plan_user(user(), everything, KAFKA).changes, "without the field they stay"
     (emptied,) = plan_user(user(acls=[]), everything, KAFKA).changes
     assert isinstance(emptied, RemoveAcls)
@@ -199,20 +205,20 @@ def test_a_deletion_revokes_what_the_spec_names() -> None:
         mechanisms=frozenset({SCRAM, OTHER}), acls=acls, quotas={"producer_byte_rate": 5.0}, secret=secret()
     )
     whole = user(authentication={"type": "scram-sha-512"}, acls=[READ], quotas={})
-    assert plan_user_deletion(whole, observed, HAD).changes == (
+    assert plan_user_deletion(whole, observed, STORED).changes == (
         DeleteCredentials(user="alice", mechanisms=(SCRAM,)),
         RemoveAcls(bindings=tuple(sorted(acls))),
         AlterQuotas(user="alice", values={"producer_byte_rate": None}, present={"producer_byte_rate": 5.0}),
     )
-    assert not plan_user_deletion(whole, ObservedUser(acls=None), HAD).changes
-    assert not plan_user_deletion(user(), observed, HadUser(is_had=True)).changes
-    assert not plan_user_deletion(whole, observed, NOT_HAD).changes
-    assert not plan_user_deletion(user(acls=[], deletionPolicy="Retain"), observed, HAD).changes
+    assert not plan_user_deletion(whole, ObservedUser(acls=None), STORED).changes
+    assert not plan_user_deletion(user(), observed, StoredUser(is_managed=True)).changes
+    assert not plan_user_deletion(whole, observed, NOTHING_STORED).changes
+    assert not plan_user_deletion(user(acls=[], deletionPolicy="Retain"), observed, STORED).changes
 
 
 def test_the_secret_goes_with_its_user() -> None:
     (change,) = plan_user(scram(), ObservedUser(), KAFKA).changes
-    assert isinstance(change, MakeSecret)
+    assert isinstance(change, CreateSecret)
     made = secret_of_user(scram(), change, PASSWORD)
     assert made["stringData"] == {
         "username": "alice",
@@ -235,7 +241,7 @@ def issued(**more: Any) -> KafkaUser:
 
 def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
     (asked,) = plan_user(issued(), ObservedUser(), KAFKA).changes
-    assert asked == KeepCertificate(text="ask the Issuer ca for a certificate of CN=alice")
+    assert asked == ApplyCertificate(text="ask the Issuer ca for a certificate of CN=alice")
     for observed, wait in (
         (ObservedUser(certificate=ObservedCertificate(is_own=True, is_as_wanted=True, problem="no")), "no"),
         (ObservedUser(certificate=ISSUED), "there is no Secret alice yet"),
@@ -247,7 +253,7 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
     assert (done.changes, done.waits, done.refusals) == ((), (), ())
     assert (done.status["principal"], done.status["secretName"]) == ("User:CN=alice", "alice")
     other = ObservedUser(certificate=ObservedCertificate(is_own=True), secret=ISSUED_SECRET)
-    assert [type(change) for change in plan_user(issued(), other, KAFKA).changes] == [KeepCertificate]
+    assert [type(change) for change in plan_user(issued(), other, KAFKA).changes] == [ApplyCertificate]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +318,7 @@ def test_the_certificate_of_a_user() -> None:
         ({"authentication": {"type": "scram-sha-512", "principal": "User:a"}}, "principal: is for tls"),
         (
             {"acls": [{**READ, "operations": ["ClusterAction"]}]},
-            "operations: ClusterAction is none of Topic; allowed",
+            "operations: ClusterAction is not an operation of Topic; allowed",
         ),
         ({"acls": [{**READ, "operations": []}]}, "spec.acls[0].operations"),
         (

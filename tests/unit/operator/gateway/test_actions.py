@@ -1,4 +1,4 @@
-"""The steps that Kafka does: what is asked, what counts as done, and what a person is told otherwise."""
+"""The steps that Kafka does: requests, results that count as done, and messages of failures."""
 
 import inspect
 from dataclasses import replace
@@ -59,14 +59,14 @@ T0, T1 = TopicPartition("a", 0), TopicPartition("a", 1)
 class Client:
     """Answers, or raises, what the test says by method; remembers what was asked."""
 
-    def __init__(self, **answers: Any) -> None:
-        self._answers = answers
+    def __init__(self, **responses: Any) -> None:
+        self._responses = responses
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
     def __getattr__(self, name: str) -> Any:
         async def ask(*arguments: Any, **named: Any) -> Any:
             self.asked.append((name, arguments, named))
-            response = self._answers.get(name)
+            response = self._responses.get(name)
             if inspect.isfunction(response):
                 response = response(*arguments)
             if isinstance(response, Exception):

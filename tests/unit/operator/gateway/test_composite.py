@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from quorate_operator.planning.cluster import (
@@ -30,7 +30,7 @@ from quorate_operator.runtime.composite import (
     ClusterRuntime,
     addresses_to_probe,
 )
-from quorate_operator.runtime.verifying import REMEMBERED_MS, RENEWED_MS
+from quorate_operator.runtime.verifications import REMEMBERED_MS, RENEWED_MS
 
 FORMATION = Formation(cluster_id="ours", initial_voters={3000: "disk"}, is_formed=False)
 VOTER = ObservedVoter(
@@ -88,7 +88,7 @@ class Place:
     """An infrastructure that says what the test says."""
 
     def __init__(self, *nodes: ObservedNode) -> None:
-        self.found = {one.node_id: one for one in nodes}
+        self.found = {node_.node_id: node_ for node_ in nodes}
         self.formed: Formation | None = FORMATION
         self.published: tuple[Publication, ...] = ()
         self.applied: list[object] = []
@@ -119,8 +119,11 @@ class Place:
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
         """Remember it; it outlives every operator."""
-        self.known = (*(one for one in self.known if one.node_id != node_id), *verified)
-        self.notes += [(node_id, one.at_ms) for one in verified]
+        self.known = (
+            *(verification for verification in self.known if verification.node_id != node_id),
+            *verified,
+        )
+        self.notes += [(node_id, verification.at_ms) for verification in verified]
 
     async def apply(self, action: object, _: DesiredCluster) -> None:
         """Remember it."""
@@ -151,7 +154,7 @@ class Kafka:
     async def probe(self, addresses: frozenset[Address], _: frozenset[int]) -> Mapping[Address, Reached]:
         """Everybody answers alike, apart from those in `reached_at`."""
         self.probed.append(addresses)
-        return {one: self.reached_at.get(one, self.reached) for one in addresses}
+        return {address_: self.reached_at.get(address_, self.reached) for address_ in addresses}
 
     async def apply(self, action: object) -> None:
         """Remember it."""
@@ -174,10 +177,10 @@ def facts(*registered: int, answering: Iterable[int] = (0,)) -> KafkaFacts:
 def made(place: Place, kafka: Kafka, now_ms: list[int] | None = None) -> ClusterRuntime:
     """The runtime of both; `now_ms` holds the time."""
     clock = now_ms if now_ms is not None else [0]
-    return ClusterRuntime(place, kafka, now_ms=lambda: clock[0])
+    return ClusterRuntime(cast("Any", place), cast("Any", kafka), now_ms=lambda: clock[0])
 
 
-def look(runtime: ClusterRuntime, desired: DesiredCluster = DESIRED) -> ObservedCluster:
+def observe(runtime: ClusterRuntime, desired: DesiredCluster = DESIRED) -> ObservedCluster:
     """One look."""
     return asyncio.run(runtime.observe(desired))
 
@@ -186,14 +189,14 @@ def test_states_are_judged_and_remembered() -> None:
     place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
     kafka = Kafka(facts(0))
     runtime = made(place, kafka)
-    assert {one.node_id: one.state for one in look(runtime).nodes.values()} == {
+    assert {node.node_id: node.state for node in observe(runtime).nodes.values()} == {
         3000: NodeState.READY,
         0: NodeState.READY,
     }
     kafka.facts = facts(0, answering=())
-    assert look(runtime).nodes[0].state is NodeState.UNREADY
+    assert observe(runtime).nodes[0].state is NodeState.UNREADY
     place.found[0] = running(0, Role.BROKER, "b0", started_at_ms=2)
-    assert look(runtime).nodes[0].state is NodeState.STARTING
+    assert observe(runtime).nodes[0].state is NodeState.STARTING
 
 
 def test_each_is_asked_at_its_contact_and_partitions_of_those_that_leave() -> None:
@@ -202,17 +205,17 @@ def test_each_is_asked_at_its_contact_and_partitions_of_those_that_leave() -> No
     )
     kafka = Kafka(facts(0, 1, 7))
     runtime = made(place, kafka)
-    look(runtime)
+    observe(runtime)
     controllers, brokers = {3000: Address("contact", 3000)}, {n: Address("contact", n) for n in (0, 1)}
     assert kafka.asked == [
         (controllers, brokers, frozenset({1}), {}, frozenset()),
         (controllers, brokers, frozenset({1, 7}), {}, frozenset()),
     ]
-    look(runtime)
+    observe(runtime)
     assert [asked[2] for asked in kafka.asked[2:]] == [{1, 7}], "it is known from the last look"
     kafka.facts = facts(0, 1)
-    look(runtime)
-    look(runtime)
+    observe(runtime)
+    observe(runtime)
     assert [asked[2] for asked in kafka.asked[3:]] == [{1, 7}, {1}]
 
 
@@ -221,22 +224,22 @@ def test_the_first_leader_is_written_down_once() -> None:
     place = Place(running(3000, Role.CONTROLLER, "c0"))
     kafka = Kafka(None)
     runtime = made(place, kafka)
-    assert look(runtime).formation == FORMATION
+    assert observe(runtime).formation == FORMATION
     kafka.facts = facts()
-    observed = look(runtime)
+    observed = observe(runtime)
     assert observed.formation is not None
     assert observed.formation.is_formed
     place.formed = observed.formation
-    look(runtime)
+    observe(runtime)
     assert place.leaders_seen == [1]
 
 
 def test_controllers_of_another_cluster_tell_nothing() -> None:
-    """No step is done to somebody else's cluster."""
+    """No step is applied to another cluster."""
     place = Place(running(3000, Role.CONTROLLER, "c0"))
-    observed = look(made(place, Kafka(replace(facts(0), cluster_id="theirs"))))
+    observed = observe(made(place, Kafka(replace(facts(0), cluster_id="theirs"))))
     assert (observed.kafka, observed.quorum) == (None, None)
-    assert observed.nodes[3000].problem == "it answers as one of the cluster theirs, not of ours"
+    assert observed.nodes[3000].problem == "it answers as a node of the cluster theirs, not of ours"
     assert place.leaders_seen == []
 
 
@@ -244,7 +247,7 @@ def test_why_a_log_can_not_be_read_is_told() -> None:
     kafka = Kafka(None)
     kafka.problem = "the metadata log can't be read: CLUSTER_AUTHORIZATION_FAILED"
     place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
-    nodes = look(made(place, kafka)).nodes
+    nodes = observe(made(place, kafka)).nodes
     assert (nodes[3000].problem, nodes[0].problem) == (kafka.problem, None)
 
 
@@ -258,7 +261,7 @@ def test_actions_go_to_who_does_them() -> None:
 
 
 def test_what_is_about_to_change_is_probed() -> None:
-    """Old, new and interim names of whoever is renamed, and what is still published."""
+    """Old, new and interim names of renamed nodes, and what is still published."""
     desired = replace(
         DESIRED,
         nodes=(BROKER, node(1, Role.BROKER, "new1", "interim1"), node(2, Role.BROKER, "b2", "interim2")),
@@ -274,7 +277,7 @@ def test_what_is_about_to_change_is_probed() -> None:
     )
     changing, settled = addresses_to_probe(desired, nodes, published)
     assert settled == {address("b0")}
-    assert changing == {address(one) for one in ("old1", "new1", "interim1", "b2", "interim2", "older1")}
+    assert changing == {address(name) for name in ("old1", "new1", "interim1", "b2", "interim2", "older1")}
 
 
 def test_a_name_that_is_settled_is_probed_now_and_then() -> None:
@@ -282,13 +285,13 @@ def test_a_name_that_is_settled_is_probed_now_and_then() -> None:
     kafka, now_ms = Kafka(None), [0]
     runtime = made(place, kafka, now_ms)
     both = {address("b0"), address("c0")}
-    assert look(runtime).probes.keys() == both
-    assert look(runtime).probes.keys() == both
+    assert observe(runtime).probes.keys() == both
+    assert observe(runtime).probes.keys() == both
     assert kafka.probed == [both]
     now_ms[0] = SETTLED_PROBE_INTERVAL_MS
     kafka.reached = Reached(at_ms=now_ms[0], error="refused")
-    look(runtime)
-    look(runtime)
+    observe(runtime)
+    observe(runtime)
     assert kafka.probed == [both, both, both], "one that does not answer is asked again"
 
 
@@ -299,7 +302,7 @@ NAME, OLD = address("b0"), address("old0")
 
 def probed(place: Place, kafka: Kafka, at_ms: int = 0) -> Reached:
     """What an operator that has just begun, and then dies, finds at the new name of broker 0."""
-    return look(made(place, kafka, [at_ms])).probes[NAME]
+    return observe(made(place, kafka, [at_ms])).probes[NAME]
 
 
 def test_whom_a_name_led_to_is_known_to_the_next_operator() -> None:
@@ -349,5 +352,5 @@ def test_silence_is_about_the_name_only_while_the_node_answers() -> None:
 def test_names_that_the_runtime_points_at_nodes_are_not_written_down() -> None:
     place, kafka = Place(running(0, Role.BROKER, "old0")), Kafka(None)
     own = replace(BROKER, controlled=frozenset({NAME}))
-    look(made(place, kafka), replace(DESIRED, nodes=(CONTROLLER, own)))
+    observe(made(place, kafka), replace(DESIRED, nodes=(CONTROLLER, own)))
     assert place.notes == []

@@ -1,4 +1,4 @@
-"""What an image and the description of a quorum say, as planning wants it."""
+"""The planner's facts from an image and the description of a quorum."""
 
 from uuid import UUID
 
@@ -21,7 +21,7 @@ DISK = UUID(int=77)
 def replica(
     node_id: int, end: int = 10, age_ms: int | None = 0, caught_up_age_ms: int | None = 0
 ) -> ReplicaDescription:
-    """A replica that fetched, and was caught up, so long ago by the leader's clock; None: never."""
+    """A replica with the age of its last fetch and of its last catch-up, by the leader's clock; None: never."""
     return ReplicaDescription(
         node_id=node_id,
         directory_id=DISK,
@@ -54,7 +54,7 @@ def test_the_quorum_in_our_clock_and_without_brokers() -> None:
         10,
         1,
     )
-    assert {node_id for node_id, one in quorum.voters.items() if one.caught_up} == {3000, 3001, 3002}
+    assert {node_id for node_id, voter in quorum.voters.items() if voter.caught_up} == {3000, 3001, 3002}
     assert [(observer.node_id, observer.caught_up) for observer in quorum.observers] == [
         (3006, True),
         (3001, False),
@@ -98,7 +98,7 @@ def log_dir(
     return LogDirDescription(
         error=None,
         replicas={
-            one: ReplicaInfo(size_bytes=size, offset_lag=0, is_future=False) for one, size in sizes.items()
+            path: ReplicaInfo(size_bytes=size, offset_lag=0, is_future=False) for path, size in sizes.items()
         },
         total_bytes=None,
         usable_bytes=usable_bytes,
@@ -116,7 +116,10 @@ def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
         1: {"/1": log_dir({TopicPartition("b", 0): 9}, None)},
     }
     watched = facts.partitions_to_watch(metadata.image, frozenset({1}), dirs)
-    assert [(one.partition, one.replicas, one.isr, one.leader, one.size_bytes) for one in watched] == [
+    assert [
+        (partition.partition, partition.replicas, partition.isr, partition.leader, partition.size_bytes)
+        for partition in watched
+    ] == [
         (PartitionId("a", 0), (3, 2), (2,), 2, None),
         (PartitionId("b", 0), (1, 2), (1, 2), 1, 9),
     ]

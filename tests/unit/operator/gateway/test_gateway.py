@@ -1,4 +1,4 @@
-"""The gateway: whom it believes, what it keeps, with nodes that hang or are mistaken."""
+"""The gateway with nodes that hang or report a false state."""
 
 import asyncio
 from collections import Counter
@@ -34,8 +34,8 @@ def quorum(leader_id: int, epoch: int, high_watermark: int = 10) -> QuorumDescri
 def brokers(*fenced: bool) -> ClusterDescription:
     """Brokers 0, 1, ... in service or fenced."""
     nodes = tuple(
-        NodeDescription(node_id=node_id, host="host", port=9092 + node_id, rack=None, fenced=one)
-        for node_id, one in enumerate(fenced)
+        NodeDescription(node_id=node_id, host="host", port=9092 + node_id, rack=None, fenced=is_fenced)
+        for node_id, is_fenced in enumerate(fenced)
     )
     return ClusterDescription(cluster_id="c", controller_id=-1, nodes=nodes)
 
@@ -43,15 +43,15 @@ def brokers(*fenced: bool) -> ClusterDescription:
 class Client:
     """A client of one node, whose answer is given; without one it hangs."""
 
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
+    def __init__(self, response: Any) -> None:
+        self._response = response
 
     async def _ask(self) -> Any:
-        if self._answer is None:
+        if self._response is None:
             await asyncio.Event().wait()
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
+        if isinstance(self._response, Exception):
+            raise self._response
+        return self._response
 
     async def describe_metadata_quorum(self) -> Any:
         """The quorum, of a controller."""
@@ -67,7 +67,7 @@ class Client:
         return FeatureDescription(finalized={"kraft.version": 1}, finalized_epoch=1, supported={})
 
     async def describe_configs(self, _: object) -> Any:
-        """A broker that tells no configuration."""
+        """A broker that reports no configuration."""
         raise RequestTimeoutError("no answer")
 
 
@@ -108,7 +108,7 @@ class Log:
 
 @pytest.fixture
 def log(metadata, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """The log of whoever leads."""
+    """The log of the leader."""
     made = Log(metadata.image)
     monkeypatch.setattr(kafka, "LiveImage", made)
     return made
@@ -116,7 +116,7 @@ def log(metadata, monkeypatch: pytest.MonkeyPatch) -> Log:
 
 @pytest.fixture
 def gateway(log: Log, monkeypatch: pytest.MonkeyPatch) -> KafkaGateway:
-    """A gateway that waits for nobody and follows this log."""
+    """A gateway with short timeouts that follows this log."""
     assert log.epoch == 0
     monkeypatch.setattr(kafka, "ASK_TIMEOUT_MS", 20)
     monkeypatch.setattr(kafka, "LEADER_WAIT_S", 0.1)
@@ -124,16 +124,16 @@ def gateway(log: Log, monkeypatch: pytest.MonkeyPatch) -> KafkaGateway:
     return KafkaGateway()
 
 
-def answer(gateway: KafkaGateway, answers: Mapping[int, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def respond(gateway: KafkaGateway, responses: Mapping[int, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on nodes answer so, by port."""
-    monkeypatch.setattr(gateway._contacts, "client", lambda _, address: Client(answers.get(address.port)))
+    monkeypatch.setattr(gateway._contacts, "client", lambda _, address: Client(responses.get(address.port)))
 
 
-async def look(
-    gateway: KafkaGateway, answers: Mapping[int, Any], monkeypatch: pytest.MonkeyPatch
+async def observe(
+    gateway: KafkaGateway, responses: Mapping[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> KafkaFacts | None:
     """Look at nodes that answer so."""
-    answer(gateway, answers, monkeypatch)
+    respond(gateway, responses, monkeypatch)
     return await gateway.observe(CONTROLLERS, BROKERS, frozenset(), {})
 
 
@@ -141,7 +141,7 @@ async def test_a_controller_that_hangs_does_not_hide_the_quorum(
     gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A suspended node is that node's fault alone."""
-    found = await look(gateway, {3001: quorum(3001, 4), 3002: NOT_LEADER}, monkeypatch)
+    found = await observe(gateway, {3001: quorum(3001, 4), 3002: NOT_LEADER}, monkeypatch)
     assert found is not None
     assert (found.quorum.leader_id, found.quorum.leader_epoch, found.quorum.kraft_version) == (3001, 4, 1)
     assert (found.cluster_id, found.features) == ("c", {"metadata.version": 30, "kraft.version": 1})
@@ -152,20 +152,20 @@ async def test_of_two_that_believe_to_lead_the_later_epoch_counts(
 ) -> None:
     responses = {3000: quorum(3000, 4), 3001: quorum(3001, 5), 3002: NOT_LEADER}
     for _ in range(2):
-        found = await look(gateway, responses, monkeypatch)
+        found = await observe(gateway, responses, monkeypatch)
         assert found is not None
         assert found.quorum.leader_id == 3001
-    found = await look(gateway, {**responses, 3002: quorum(3002, 6)}, monkeypatch)
+    found = await observe(gateway, {**responses, 3002: quorum(3002, 6)}, monkeypatch)
     assert found is not None
     assert found.quorum.leader_id == 3002
-    assert [one.port for one in log.asked] == [3001, 3002]
+    assert [address.port for address in log.asked] == [3001, 3002]
 
 
-SILENT = "no answer in 20 ms"
+SILENT = "no response in 20 ms"
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("responses", "said"),
     [
         ({}, (SILENT, SILENT, SILENT)),
         (
@@ -180,10 +180,13 @@ SILENT = "no answer in 20 ms"
     ids=["nobody answers", "one is elected", "the password is wrong"],
 )
 async def test_without_a_commit_in_its_epoch_there_is_no_leader(
-    gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch, answers: Mapping[int, Any], said: tuple[str, ...]
+    gateway: KafkaGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    responses: Mapping[int, Any],
+    said: tuple[str, ...],
 ) -> None:
     """Elected is not yet in service, and a step that finds no leader says why."""
-    assert await look(gateway, answers, monkeypatch) is None
+    assert await observe(gateway, responses, monkeypatch) is None
     assert gateway.problem is None
     with pytest.raises(StepError) as failed:
         await gateway.apply(ElectPreferredLeaders(reason="r"))
@@ -195,7 +198,7 @@ async def test_a_step_waits_for_the_leader_that_is_being_elected(
     gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka, "LEADER_WAIT_S", HANG_S)
-    assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is not None
+    assert await observe(gateway, {3000: quorum(3000, 1)}, monkeypatch) is not None
     asked: Counter[int] = Counter()
 
     def client(_: object, address: Address) -> Client:
@@ -211,33 +214,33 @@ async def test_a_log_that_can_not_be_read_is_a_problem(
     gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.failure = RequestTimeoutError("not caught up")
-    assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is None
+    assert await observe(gateway, {3000: quorum(3000, 1)}, monkeypatch) is None
     assert gateway.problem == "the metadata log can't be read: not caught up"
     with pytest.raises(StepError, match="not caught up"):
         await gateway.apply(ElectPreferredLeaders(reason="r"))
     log.failure = None
-    assert await look(gateway, {3000: quorum(3000, 1)}, monkeypatch) is not None
+    assert await observe(gateway, {3000: quorum(3000, 1)}, monkeypatch) is not None
     assert gateway.problem is None
 
 
 async def test_another_history_is_read_from_its_beginning(
     gateway: KafkaGateway, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await look(gateway, {3000: quorum(3000, 9)}, monkeypatch) is not None
+    assert await observe(gateway, {3000: quorum(3000, 9)}, monkeypatch) is not None
     log.epoch = 9
     made: list[object] = []
     monkeypatch.setattr(kafka, "LiveImage", lambda config: made.append(config) or log)
-    assert await look(gateway, {3000: quorum(3000, 2)}, monkeypatch) is not None
+    assert await observe(gateway, {3000: quorum(3000, 2)}, monkeypatch) is not None
     assert len(made) == 1
 
 
 async def test_a_broker_speaks_for_itself(gateway: KafkaGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     led = {3000: quorum(3000, 1)}
-    found = await look(gateway, {**led, 9092: brokers(False, False)}, monkeypatch)
+    found = await observe(gateway, {**led, 9092: brokers(False, False)}, monkeypatch)
     assert found is not None
     assert found.answering == {0}
     fenced = brokers(False, True)
-    found = await look(gateway, {**led, 9092: fenced, 9093: fenced}, monkeypatch)
+    found = await observe(gateway, {**led, 9092: fenced, 9093: fenced}, monkeypatch)
     assert found is not None
     assert found.answering == {0}
 
@@ -250,14 +253,14 @@ async def test_partitions_are_counted_when_they_changed(
     monkeypatch.setattr(facts, "count_partitions", lambda *given: counted.append(given) or count(*given))
     metadata.broker(1)
     for _ in range(2):
-        found = await look(gateway, {3000: quorum(3000, 1)}, monkeypatch)
+        found = await observe(gateway, {3000: quorum(3000, 1)}, monkeypatch)
         assert found is not None
     assert (len(counted), found.loads[1].replicas) == (1, 0)
     monkeypatch.setattr(kafka, "PARTITIONS_COUNTED_IN_PLACE_MAX", 0)
     metadata.topic("a", ((1,), (1,)))
-    found = await look(gateway, {3000: quorum(3000, 1)}, monkeypatch)
+    found = await observe(gateway, {3000: quorum(3000, 1)}, monkeypatch)
     assert found is not None
     assert (len(counted), found.loads[1].replicas) == (2, 1)
     metadata.config(2, "a", {"min.insync.replicas": "2"})
-    await look(gateway, {3000: quorum(3000, 1)}, monkeypatch)
+    await observe(gateway, {3000: quorum(3000, 1)}, monkeypatch)
     assert len(counted) == 3

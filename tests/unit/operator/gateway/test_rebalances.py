@@ -60,15 +60,15 @@ def topic(name: str, *replicas: tuple[int, ...]) -> TopicDescription:
     partitions = tuple(
         PartitionDescription(
             partition=number,
-            leader=one[0],
+            leader=replica[0],
             leader_epoch=1,
-            replicas=one,
-            isr=one,
+            replicas=replica,
+            isr=replica,
             offline_replicas=(),
             eligible_leader_replicas=None,
             last_known_elr=None,
         )
-        for number, one in enumerate(replicas)
+        for number, replica in enumerate(replicas)
     )
     return TopicDescription(
         name=name, topic_id=None, is_internal=False, partitions=partitions, authorized_operations=None
@@ -161,7 +161,10 @@ async def test_a_proposal_needs_everything(admin: ScriptedAdmin) -> None:
         BrokerState(broker_id=2, rack="r2", is_leaving=True),
         BrokerState(broker_id=3, rack="r3", is_in_service=False),
     )
-    assert {key: (one.replicas, one.is_moving, one.size_bytes) for key, one in seen.partitions.items()} == {
+    assert {
+        key: (partition.replicas, partition.is_moving, partition.size_bytes)
+        for key, partition in seen.partitions.items()
+    } == {
         A0: ((1, 2), False, 7),
         A1: ((3, 2), True, 3),
         B0: ((1,), False, 0),

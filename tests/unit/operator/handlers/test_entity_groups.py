@@ -7,18 +7,17 @@ from typing import Any, cast
 
 import pytest
 from kit.kafka_model import TopicModel, kafka_of
+from kit.reconciles import EventLog, shared_parts
 from kit.waiting import HANG_S
 from prometheus_client import generate_latest
 from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
 from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.group import EntityGroup, pace_of
-from quorate_operator.handlers.entities.keepers import Seen, TopicKeeper, uid_of
+from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
+from quorate_operator.handlers.entities.kind_handlers import Seen, TopicHandler, uid_of
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
-from quorate_operator.handlers.health import Pulse
-from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.models.manifests import Entity
 from quorate_operator.runtime.kubernetes.api import USERS, ApiError, Kind
 
@@ -28,7 +27,7 @@ REACHED = Target(config=CONFIG)
 KAFKA = kafka_of(["a", "b"])
 
 
-class ModelKeeper(TopicKeeper):
+class ModelHandler(TopicHandler):
     """Topics of a model instead of a cluster's."""
 
     def __init__(self) -> None:
@@ -46,7 +45,7 @@ class ModelKeeper(TopicKeeper):
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
-        return {uid_of(one.resource): self.of(self.name_of(one.resource)).topic for one in seen}
+        return {uid_of(item.resource): self.of(self.name_of(item.resource)).topic for item in seen}
 
     def plan(self, resource: Entity, *args: Any, **kwargs: Any) -> EntityPlan:
         if fault := self.faults_of_plans.get(self.name_of(resource)):
@@ -71,7 +70,7 @@ class FaultyModel(TopicModel):
         raise self._fault
 
 
-class OtherKeeper(ModelKeeper):
+class OtherHandler(ModelHandler):
     """Resources of another kind."""
 
     kind = USERS
@@ -84,7 +83,7 @@ class ModelServer:
         self.bodies: dict[str, Object] = {}
         self.writes = 0
         self.refused: set[str] = set()
-        """Resources whose status is not taken."""
+        """Resources whose status is rejected."""
         self.on_write: Callable[[Object], None] = lambda _: None
 
     def create(self, name: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Object:
@@ -137,44 +136,38 @@ class ModelServer:
 
 
 class Bench:
-    """A group with its surroundings; time is what the test says."""
+    """A group whose cluster and API server are models; time is what the test says."""
 
     def __init__(self) -> None:
-        self.server, self.keeper = ModelServer(), ModelKeeper()
-        self.metrics, self.pulse = OperatorMetrics(), Pulse()
+        self.server, self.handler, self.events = ModelServer(), ModelHandler(), EventLog()
+        self.shared = shared_parts(api=self.server, events=self.events)
         self.target = REACHED
         self.now_ms = 0
-        self.told: list[tuple[str, str]] = []
         self.is_reachable = True
         self.faults: list[Exception] = []
-        events = SimpleNamespace(record=self._record, settle=lambda *_: None)
-        shared = SimpleNamespace(
-            api=self.server,
-            events=events,
-            metrics=self.metrics,
-            pulse=self.pulse,
-            looks=asyncio.Semaphore(1),
-        )
         targets = SimpleNamespace(find=self._find)
         key = TargetKey("kafka", "quorum", "")
         client = SimpleNamespace(describe_cluster=self._describe, close=self._close)
         self.group = EntityGroup(
             key,
-            cast("Any", shared),
+            self.shared,
             cast("Targets", targets),
             Claims(),
-            pace_of(60),
+            requeue_policy_of(60),
             make_client=lambda _: cast("Any", client),
             now_ms=lambda: self.now_ms,
         )
 
     def seen(self, body: Object, *, is_changed: bool = True) -> None:
-        self.group.put(body, self.keeper, is_changed=is_changed)
+        self.group.put(body, self.handler, is_changed=is_changed)
 
-    async def look(self, *, later_ms: int = 120_000) -> None:
-        """One look, when everything is due."""
+    def metrics(self) -> str:
+        return generate_latest(self.shared.metrics.registry).decode()
+
+    async def reconcile(self, *, later_ms: int = 120_000) -> None:
+        """One pass, when everything is due."""
         self.now_ms += later_ms
-        await self.group.look()
+        await self.group.reconcile()
 
     def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Status and reason."""
@@ -199,62 +192,59 @@ class Bench:
     async def _close(self) -> None:
         pass
 
-    async def _record(self, _: object, __: Object, reason: str, note: str, **___: object) -> None:
-        self.told.append((reason, note))
-
 
 async def test_a_topic_is_made_and_then_left_alone() -> None:
-    """What the next look needs is stored before the change, and a settled topic costs no write."""
+    """The status that the next pass needs is stored before the change, and a settled topic costs no write."""
     bench = Bench()
     stored: list[tuple[object, bool]] = []
     bench.server.on_write = lambda body: stored.append(
-        (body["status"].get("managedConfig"), bench.keeper.of("orders").topic is not None)
+        (body["status"].get("managedConfig"), bench.handler.of("orders").topic is not None)
     )
     bench.seen(bench.server.create("orders", partitions=2, config={"retention.ms": "1"}))
-    await bench.look()
+    await bench.reconcile()
     assert stored == [(["retention.ms"], False)]
     assert bench.condition("orders", "Ready") == ("False", "Changing")
     assert bench.condition("orders", "Reconciling") == ("True", "Changing")
-    await bench.look()
+    await bench.reconcile()
     assert bench.condition("orders", "Ready") == ("True", "AsDesired")
     assert bench.server.bodies["orders"]["status"]["partitions"] == 2
     writes = bench.server.writes
-    await bench.look()
-    assert (bench.server.writes, bench.keeper.done) == (writes, ["CreateTopic"])
-    assert (
-        'quorate_resource_state{kind="KafkaTopic",name="orders"'
-        in generate_latest(bench.metrics.registry).decode()
-    )
+    await bench.reconcile()
+    assert (bench.server.writes, bench.handler.done) == (writes, ["CreateTopic"])
+    assert 'quorate_resource_state{kind="KafkaTopic",name="orders"' in bench.metrics()
 
 
 async def test_it_is_due_soon_after_a_change_and_later_when_settled() -> None:
     bench = Bench()
     bench.seen(bench.server.create("orders"))
-    await bench.look(later_ms=0)
-    await bench.look(later_ms=500)
+    await bench.reconcile(later_ms=0)
+    await bench.reconcile(later_ms=500)
     assert bench.condition("orders", "Ready") == ("False", "Changing")
-    await bench.look(later_ms=500)
+    await bench.reconcile(later_ms=500)
     assert bench.condition("orders", "Ready") == ("True", "AsDesired")
-    bench.keeper.of("orders").topic = None
-    await bench.look(later_ms=40_000)
-    assert bench.keeper.of("orders").topic is None
-    await bench.look(later_ms=20_000)
-    assert bench.keeper.of("orders").topic is not None
-    assert ("Drifted", "changed by somebody else: create the topic orders with default numbers") in bench.told
+    bench.handler.of("orders").topic = None
+    await bench.reconcile(later_ms=40_000)
+    assert bench.handler.of("orders").topic is None
+    await bench.reconcile(later_ms=20_000)
+    assert bench.handler.of("orders").topic is not None
+    assert (
+        "Drifted",
+        "changed outside the operator: create the topic orders with default numbers",
+    ) in bench.events.recorded
 
 
 async def test_a_refused_change_is_retried_once_before_it_stalls() -> None:
-    """An answer of a broker that is behind is no alarm; one that stays is."""
+    """A single refusal may come from a broker that is behind."""
     bench = Bench()
-    bench.keeper.errors = [ServerError(ErrorCode.invalid_partitions, "has 3 already") for _ in range(2)]
+    bench.handler.errors = [ServerError(ErrorCode.invalid_partitions, "has 3 already") for _ in range(2)]
     bench.seen(bench.server.create("orders"))
-    await bench.look()
+    await bench.reconcile()
     assert bench.condition("orders", "Stalled") == ("False", "NothingRefused")
     assert bench.condition("orders", "Reconciling") == ("True", "InvalidPartitions")
-    await bench.look()
+    await bench.reconcile()
     assert bench.condition("orders", "Stalled") == ("True", "InvalidPartitions")
-    await bench.look()
-    await bench.look()
+    await bench.reconcile()
+    await bench.reconcile()
     assert bench.condition("orders", "Ready") == ("True", "AsDesired")
     assert bench.condition("orders", "Stalled") == ("False", "NothingRefused")
 
@@ -263,42 +253,42 @@ async def test_a_deletion_waits_for_the_cluster_unless_it_is_to_be_retained() ->
     bench = Bench()
     for name in ("one", "two"):
         bench.seen(bench.server.create(name, deletionPolicy="Delete"))
-    await bench.look()
-    await bench.look()
+    await bench.reconcile()
+    await bench.reconcile()
     bench.is_reachable = False
     bench.seen(bench.server.delete("one"))
-    await bench.look()
+    await bench.reconcile()
     waiting = asyncio.create_task(bench.group.wait_cleared("one"))
     await asyncio.sleep(0)
     assert not waiting.done()
     assert bench.condition("one", "Reconciling") == ("True", "Unreachable")
     bench.is_reachable = True
-    await bench.look()
-    await bench.look()
+    await bench.reconcile()
+    await bench.reconcile()
     async with asyncio.timeout(HANG_S):
         await waiting
-    assert bench.keeper.done[-1] == "DeleteTopic"
+    assert bench.handler.done[-1] == "DeleteTopic"
     bench.server.change("two", deletionPolicy="Retain")
     bench.seen(bench.server.delete("two"))
-    await bench.look()
+    await bench.reconcile()
     async with asyncio.timeout(HANG_S):
         await bench.group.wait_cleared("two")
-    assert bench.keeper.of("two").topic is not None
+    assert bench.handler.of("two").topic is not None
 
 
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
-    await bench.look()
+    await bench.reconcile()
     failure = Failure(code="ClusterMissing", message="no such KafkaController", is_retried=False)
     bench.target = Target(failure=failure, is_gone=True)
-    await bench.look()
+    await bench.reconcile()
     assert bench.condition("orders", "Stalled") == ("True", "ClusterMissing")
     bench.seen(bench.server.delete("orders"))
-    await bench.look()
+    await bench.reconcile()
     async with asyncio.timeout(HANG_S):
         await bench.group.wait_cleared("orders")
-    assert ("NothingDeleted", "the cluster is gone: nothing was deleted in it") in bench.told
+    assert ("NothingDeleted", "the cluster is gone: nothing was deleted in it") in bench.events.recorded
 
 
 async def test_the_oldest_resource_has_the_name() -> None:
@@ -306,19 +296,19 @@ async def test_the_oldest_resource_has_the_name() -> None:
     bench.seen(bench.server.create("b-young", "2026-01-02T00:00:00Z", topicName="t", deletionPolicy="Delete"))
     bench.seen(bench.server.create("z-old", "2026-01-01T00:00:00Z", topicName="t", partitions=2))
     bench.seen(bench.server.create("c-third", "2026-01-03T00:00:00Z", topicName="t", partitions=3))
-    await bench.look()
-    await bench.look()
+    await bench.reconcile()
+    await bench.reconcile()
     assert bench.condition("z-old", "Ready")[0] == "True"
     assert bench.condition("b-young", "Stalled") == ("True", "NameTaken")
     assert "topicId" not in bench.server.bodies["b-young"]["status"]
     bench.seen(bench.server.delete("b-young"))
-    await bench.look()
+    await bench.reconcile()
     await bench.group.wait_cleared("b-young")
-    assert bench.keeper.of("t").topic is not None
+    assert bench.handler.of("t").topic is not None
     assert bench.group.remove("b-young")
     assert bench.group.remove("z-old")
-    await bench.group.look()
-    assert bench.keeper.done == ["CreateTopic", "AddPartitions"]
+    await bench.group.reconcile()
+    assert bench.handler.done == ["CreateTopic", "AddPartitions"]
     assert not bench.group.remove("c-third")
 
 
@@ -326,7 +316,7 @@ async def test_a_pause_shows_what_would_be_done() -> None:
     bench = Bench()
     bench.target = Target(config=CONFIG, is_paused=True)
     bench.seen(bench.server.create("orders"))
-    await bench.look()
+    await bench.reconcile()
     status = bench.server.bodies["orders"]["status"]
     assert status["changes"] == ["create the topic orders with default numbers"]
     assert bench.condition("orders", "Reconciling") == ("False", "Paused")
@@ -335,42 +325,39 @@ async def test_a_pause_shows_what_would_be_done() -> None:
     body = bench.server.bodies["orders"]
     body["metadata"]["annotations"] = {"quorate.dev/pause": "true"}
     bench.seen(body)
-    await bench.look()
-    assert bench.keeper.done == []
+    await bench.reconcile()
+    assert bench.handler.done == []
     del body["metadata"]["annotations"]
     bench.seen(body)
-    await bench.look()
-    assert bench.keeper.done == ["CreateTopic"]
+    await bench.reconcile()
+    assert bench.handler.done == ["CreateTopic"]
 
 
 async def test_an_event_from_before_our_write_does_not_bring_back_the_old_status() -> None:
     bench = Bench()
     bench.seen(bench.server.create("orders", partitions=1))
-    await bench.look()
+    await bench.reconcile()
     older = bench.server.change("orders", partitions=2)
     older = {**older, "status": {}}
-    await bench.look()
+    await bench.reconcile()
     bench.seen(older)
-    await bench.look()
-    assert bench.keeper.done == ["CreateTopic", "AddPartitions"]
-    assert not [note for reason, note in bench.told if reason == "Found"]
+    await bench.reconcile()
+    assert bench.handler.done == ["CreateTopic", "AddPartitions"]
+    assert not [note for reason, note in bench.events.recorded if reason == "Found"]
 
 
 async def test_an_invalid_resource_stalls_alone() -> None:
     bench = Bench()
     bench.seen(bench.server.create("bad", partitions="many"))
     bench.seen(bench.server.create("good"))
-    await bench.look()
-    await bench.look()
+    await bench.reconcile()
+    await bench.reconcile()
     assert bench.condition("bad", "Stalled") == ("True", "InvalidManifest")
     assert bench.condition("good", "Ready")[0] == "True"
 
 
-async def test_a_fault_of_the_operator_does_not_end_the_group(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fault_of_the_operator_does_not_end_the_group(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    monkeypatch.setattr(bench.group, "_pace", pace_of(60))
     bench.faults = [ValueError("no such field")]
     made = asyncio.Event()
     bench.server.on_write = lambda _: made.set()
@@ -379,61 +366,61 @@ async def test_a_fault_of_the_operator_does_not_end_the_group(
     async with asyncio.timeout(HANG_S):
         await made.wait()
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["no such field"]
-    metrics = generate_latest(bench.metrics.registry).decode()
+    metrics = bench.metrics()
     assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"} 1.0' in metrics
     task.cancel()
     await asyncio.wait([task])
 
 
-FAULT = "a fault of the operator, which is in its log: ValueError"
+FAULT = "a fault of the operator, see its log: ValueError"
 
 
 @pytest.mark.parametrize("where", ["plan", "apply"])
-async def test_a_fault_that_one_resource_causes_is_told_there_and_concerns_no_other(
+async def test_a_fault_of_one_resource_is_reported_there_and_affects_no_other(
     where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A mistake of the operator about one topic holds up no other of the cluster, and its owner sees it."""
+    """A fault in the plan of one topic is reported in its conditions alone."""
     bench = Bench()
     for name in ("one", "two", "three"):
         bench.seen(bench.server.create(name))
     fault = ValueError("hunter2")
     if where == "plan":
-        bench.keeper.faults_of_plans["two"] = fault
+        bench.handler.faults_of_plans["two"] = fault
     else:
-        bench.keeper.topics["two"] = FaultyModel(fault)
+        bench.handler.topics["two"] = FaultyModel(fault)
     for is_stalled in (False, True):
-        await bench.look()
+        await bench.reconcile()
         assert bench.condition("two", "Ready") == ("False", "OperatorFault")
         assert bench.condition("two", "Stalled")[0] == str(is_stalled)
     assert bench.condition("one", "Ready") == bench.condition("three", "Ready") == ("True", "AsDesired")
-    assert ("OperatorFault", FAULT) in bench.told
-    assert "hunter2" not in f"{bench.told}{bench.server.bodies}"
+    assert ("OperatorFault", FAULT) in bench.events.recorded
+    assert "hunter2" not in f"{bench.events.recorded}{bench.server.bodies}"
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [fault, fault]
-    metrics = generate_latest(bench.metrics.registry).decode()
+    metrics = bench.metrics()
     assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"} 2.0' in metrics
-    bench.group._tell_pulse()
-    (note,) = bench.pulse.notes()
+    bench.group._report_liveness()
+    (note,) = bench.shared.liveness.notes()
     assert f"kafka/two: {FAULT}" in note
-    bench.keeper.faults_of_plans.clear()
-    bench.keeper.topics.pop("two", None)
-    await bench.look()
-    await bench.look()
+    bench.handler.faults_of_plans.clear()
+    bench.handler.topics.pop("two", None)
+    await bench.reconcile()
+    await bench.reconcile()
     assert bench.condition("two", "Ready") == ("True", "AsDesired")
-    bench.group._tell_pulse()
-    assert bench.pulse.notes() == []
+    bench.group._report_liveness()
+    assert bench.shared.liveness.notes() == []
 
 
-async def test_a_fault_of_one_kind_is_told_at_each_of_its_resources() -> None:
+async def test_a_fault_of_one_kind_is_reported_at_each_of_its_resources() -> None:
     bench = Bench()
-    other = OtherKeeper()
+    other = OtherHandler()
     bench.seen(bench.server.create("topic"))
     bench.group.put(bench.server.create("other"), other, is_changed=True)
-    bench.keeper.fault = ValueError("no such field")
-    await bench.look()
+    bench.handler.fault = ValueError("no such field")
+    await bench.reconcile()
     assert bench.condition("topic", "Ready") == ("False", "OperatorFault")
     assert other.done == ["CreateTopic"]
-    await bench.look()
-    await bench.look()
+    await bench.reconcile()
+    await bench.reconcile()
     assert bench.condition("topic", "Ready") == ("True", "AsDesired")
 
 
@@ -441,52 +428,52 @@ async def test_a_fault_of_one_kind_is_told_at_each_of_its_resources() -> None:
 async def test_a_status_that_is_refused_concerns_no_other_resource(
     spec: Object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the API server does not take of one topic holds up no other, and is logged."""
+    """A rejected status is logged."""
     bench = Bench()
     bench.server.refused = {"two"}
     for name in ("one", "two", "three"):
         bench.seen(bench.server.create(name, **(spec if name == "two" else {})))
     for _ in range(2):
-        await bench.look()
+        await bench.reconcile()
     assert bench.condition("one", "Ready") == bench.condition("three", "Ready") == ("True", "AsDesired")
     assert "status" not in bench.server.bodies["two"]
     assert "kafka/two" in caplog.text
     assert "its status was not written: two is invalid" in caplog.text
     bench.server.refused = set()
     for _ in range(2):
-        await bench.look()
+        await bench.reconcile()
     assert bench.condition("two", "Ready") == (
         ("False", "InvalidManifest") if spec else ("True", "AsDesired")
     )
 
 
 async def test_a_deletion_is_not_forgotten_for_a_fault() -> None:
-    """No resource goes, and leaves its topic, because of a mistake."""
+    """No resource is removed while its topic stays, because of a fault."""
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
-    await bench.look()
-    await bench.look()
-    bench.keeper.faults_of_plans["orders"] = ValueError("no such field")
+    await bench.reconcile()
+    await bench.reconcile()
+    bench.handler.faults_of_plans["orders"] = ValueError("no such field")
     bench.seen(bench.server.delete("orders"))
-    await bench.look()
-    assert bench.keeper.of("orders").topic is not None
+    await bench.reconcile()
+    assert bench.handler.of("orders").topic is not None
     assert bench.condition("orders", "Ready") == ("False", "OperatorFault")
     waiting = asyncio.create_task(bench.group.wait_cleared("orders"))
     await asyncio.sleep(0)
     assert not waiting.done()
-    bench.keeper.faults_of_plans.clear()
-    await bench.look()
-    await bench.look()
+    bench.handler.faults_of_plans.clear()
+    await bench.reconcile()
+    await bench.reconcile()
     await waiting
-    assert bench.keeper.of("orders").topic is None
+    assert bench.handler.of("orders").topic is None
 
 
 async def test_a_resource_that_may_go_costs_nothing_while_it_is_still_there() -> None:
-    """No hot loop between the last look and the end of the object."""
+    """No busy loop between the last pass and the removal of the object."""
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
     bench.seen(bench.server.delete("orders"))
-    await bench.look()
+    await bench.reconcile()
     await bench.group.wait_cleared("orders")
     waiting = asyncio.create_task(bench.group._wait_due())
     await asyncio.sleep(0)

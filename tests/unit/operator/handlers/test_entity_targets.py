@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kit.reconciles import resource
 from quorate_admin.config import Address
 from quorate_admin.security.config import Mechanism, SecurityConfig
 from quorate_operator.handlers.entities.claims import Claims
@@ -14,7 +15,7 @@ from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.planning.cluster import Address as NodeAddress
-from quorate_operator.runtime.kubernetes.api import Kind
+from quorate_operator.runtime.kubernetes.api import CONTROLLERS, Kind
 from quorate_operator.security import client_security
 from quorate_operator.web.snapshots import SnapshotRegistry
 from quorate_protocol.kafka.enums import SecurityProtocol
@@ -37,8 +38,7 @@ class Server:
 
 def quorum(**spec: Any) -> Object:
     """A KafkaController."""
-    metadata = {"name": "quorum", "namespace": "kafka", "uid": "q", "generation": 1, "resourceVersion": "1"}
-    return {"kind": "KafkaController", "metadata": metadata, "spec": spec}
+    return resource(CONTROLLERS, "quorum", **spec)
 
 
 def topic(**spec: Any) -> Object:
@@ -83,8 +83,8 @@ async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
     kept = quorum()
     kept["metadata"]["labels"] = {"operator": "green"}
     going = {**kept, "metadata": {**kept["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    for one in (kept, going):
-        found = await find(Server(quorum=one), body, selector=selector)
+    for other in (kept, going):
+        found = await find(Server(quorum=other), body, selector=selector)
         assert (found.failure.code, found.failure.is_retried, found.is_gone) == ("SplitCluster", True, False)
         assert "those of KafkaController quorum do not match 'operator=blue'" in found.failure.message
     kept["metadata"]["labels"] = {"operator": "blue"}
@@ -157,7 +157,7 @@ def test_brokers_that_are_secured_alike_are_asked_together() -> None:
     """One client for many pods, whose certificates have different names."""
     plain = SecurityConfig()
     tls = SecurityConfig(protocol=SecurityProtocol.SSL)
-    first, second, third = (NodeAddress(f"10.0.0.{one}", 9092) for one in (1, 2, 3))
+    first, second, third = (NodeAddress(f"10.0.0.{host}", 9092) for host in (1, 2, 3))
     secured = {
         first: replace(tls, tls=replace(tls.tls, names={"10.0.0.1": "pod-1"})),
         second: replace(tls, tls=replace(tls.tls, names={"10.0.0.2": "pod-2"})),
@@ -206,7 +206,7 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
 
 
 def test_a_name_has_one_resource_in_all_namespaces() -> None:
-    """Two ways to name one cluster do not make two keepers."""
+    """Two ways to name one cluster do not make two handlers."""
     claims = Claims()
 
     def body(namespace: str, created: str) -> Object:

@@ -6,8 +6,7 @@ from typing import Any, cast
 import pytest
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.runtime.kubernetes.api import ApiError
-from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 KEY = ClusterKey("kafka", "quorum")
 ABOUT = {
@@ -43,7 +42,7 @@ async def test_an_event_is_written_once_until_it_is_settled() -> None:
 
 
 async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """An operator without the right to write Events says so, and goes on."""
+    """An operator without the right to write Events logs that, and continues."""
     recorder = EventRecorder(
         cast("Any", _Api(ApiError(403, "Forbidden", "no"))), SnapshotRegistry(), "operator-1"
     )

@@ -2,17 +2,17 @@
 
 from contextlib import ExitStack
 
-from quorate_operator.handlers.health import LOOK_AGE_S_MAX, Pulse
+from quorate_operator.handlers.health import PASS_AGE_S_MAX, Liveness
 
 
-def test_two_looks_at_one_cluster_are_two() -> None:
+def test_two_passes_over_one_cluster_are_two() -> None:
     now = 0.0
-    pulse = Pulse(lambda: now)
-    with ExitStack() as first, pulse.look("kafka/quorum"):
-        first.enter_context(pulse.look("kafka/quorum"))
+    liveness = Liveness(lambda: now)
+    with ExitStack() as first, liveness.pass_of("kafka/quorum"):
+        first.enter_context(liveness.pass_of("kafka/quorum"))
         first.close()
-        assert pulse.fault() is None
-        now = LOOK_AGE_S_MAX + 1
-        pulse._beat = now
-        assert pulse.fault() == f"looks do not end: kafka/quorum: {now:.0f} s"
-    assert pulse.fault() is None
+        assert liveness.fault() is None
+        now = PASS_AGE_S_MAX + 1
+        liveness._beat = now
+        assert liveness.fault() == f"passes do not end: kafka/quorum: {now:.0f} s"
+    assert liveness.fault() is None

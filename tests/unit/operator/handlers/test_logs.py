@@ -1,4 +1,4 @@
-"""The operator's log: what kopf calls an error and is none, and what others write into it."""
+"""The operator's log: kopf's temporary errors, and unprintable text from others."""
 
 import json
 import logging
@@ -12,16 +12,16 @@ BROKEN = "Handler 'deleted' failed with an exception and will try again in 60 se
 
 
 @pytest.mark.parametrize(
-    ("threshold", "message", "told"),
+    ("threshold", "message", "expected"),
     [("INFO", WAITING, "INFO"), ("WARNING", WAITING, None), ("WARNING", BROKEN, "ERROR")],
 )
-def test_a_handler_that_waits_is_no_error(threshold: str, message: str, told: str | None) -> None:
+def test_a_handler_that_waits_is_no_error(threshold: str, message: str, expected: str | None) -> None:
     ours = logging.getLogger("quorate_operator")
     before = ours.level
     ours.setLevel(threshold)
     try:
         record = logging.LogRecord("kopf.objects", logging.ERROR, __file__, 1, message, (), None)
-        assert (record.levelname if TemporaryIsNoError().filter(record) else None) == told
+        assert (record.levelname if TemporaryIsNoError().filter(record) else None) == expected
     finally:
         ours.setLevel(before)
 
@@ -40,7 +40,7 @@ def loggers() -> Iterator[logging.Logger]:
 def test_no_character_of_an_event_ends_its_line_or_commands_a_terminal(
     loggers: logging.Logger, capsys: pytest.CaptureFixture[str], is_json: bool
 ) -> None:
-    """A name in a manifest or an answer of a node can't forge a line of the log."""
+    """A name in a manifest or a response of a node can't forge a line of the log."""
     configure_logs(level="info", is_json=is_json)
     hostile = "a\nb\x85c\x9b1Kd\u2028e\x1bf"
     loggers.error("event of %s", hostile, exc_info=ValueError(hostile.replace("\n", "")))

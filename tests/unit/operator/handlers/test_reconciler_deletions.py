@@ -1,34 +1,25 @@
-"""Deleted pools in the hands of a reconcile: what is cleared at once, and what waits for a plan."""
+"""Deleted pools: what a reconcile clears at once, and what waits for a plan."""
 
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from quorate_operator.handlers.metrics import OperatorMetrics
+from kit.reconciles import resource, shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
-from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
-from quorate_operator.runtime.kubernetes.api import Kind
-from quorate_operator.web.port import ClusterKey
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
+from quorate_operator.web.snapshots import ClusterKey
 
 KEY = ClusterKey("kafka", "quorum")
 Object = dict[str, Any]
 
 
-def _resource(kind: str, name: str, *, is_deleted: bool = False, **spec: Any) -> Object:
-    metadata = {"name": name, "namespace": "kafka", "uid": name, "generation": 1, "resourceVersion": "1"}
-    if is_deleted:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def _pool(name: str, policy: str) -> Object:
     first = {"emptied": 0, "kept": 10}[name]
-    return _resource(
-        "KafkaBroker",
+    return resource(
+        BROKERS,
         name,
         is_deleted=True,
         controllers="quorum",
@@ -48,17 +39,8 @@ class Bench:
         store = ResourceStore()
         for pool in (_pool("emptied", "Delete"), _pool("kept", "Retain")):
             store.put(pool)
-        shared = SimpleNamespace(
-            store=store,
-            metrics=OperatorMetrics(),
-            snapshots=SnapshotRegistry(),
-            api=SimpleNamespace(get=self._get, merge=self._merge),
-            events=SimpleNamespace(record=self._record),
-            selector=LabelSelector(),
-        )
-        self.reconciler = ClusterReconciler(
-            KEY, cast("Any", shared), cast("Any", None), cast("Any", self), cast("Any", None)
-        )
+        shared = shared_parts(store=store, api=SimpleNamespace(get=self._get, merge=self._merge))
+        self.reconciler = ClusterReconciler(KEY, shared, cast("Any", None), cast("Any", self))
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         assert (kind.name, namespace, name) == ("KafkaController", *KEY)
@@ -68,18 +50,15 @@ class Bench:
         assert self._quorum is not None
         return self._quorum
 
-    async def _record(self, *_: Any, **__: Any) -> None:
-        pass
-
-    async def look(self) -> tuple[bool, frozenset[str]]:
-        """Whether there is a cluster to plan for, and the resources that may go."""
-        asked = await self.reconciler.asked()
-        if asked is None and self.reconciler._resources.quorum is None:
-            await self.reconciler.settled(None)
-        return asked is not None, self.reconciler._cleared
+    async def reconcile(self) -> tuple[bool, frozenset[str]]:
+        """Whether there is a cluster to plan for, and the resources that may be removed."""
+        state = await self.reconciler.desired_state()
+        if state is None and self.reconciler._resources.quorum is None:
+            await self.reconciler.plan_done(None)
+        return state is not None, self.reconciler._cleared
 
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         return {
             number: ObservedNode(node_id=number, role=Role.BROKER, state=NodeState.READY, pool=pool)
             for number, pool in enumerate(self._pods)
@@ -87,11 +66,11 @@ class Bench:
         }
 
     async def stop_pods(self, _grace_ms: int, pools: Collection[str] | None = None) -> None:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         self.stopped |= set(self._pods if pools is None else pools)
 
     async def delete_volumes(self, pools: Collection[str]) -> None:
-        """Part of `Removal`."""
+        """Part of the infrastructure."""
         self.emptied |= set(pools)
 
 
@@ -99,12 +78,12 @@ async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
     """An operator that starts does not take a pool that is drained for one that lost its quorum, and empty
     it.
     """
-    bench = Bench("emptied", "kept", quorum=_resource("KafkaController", "quorum"))
-    assert await bench.look() == (True, frozenset())
+    bench = Bench("emptied", "kept", quorum=resource(CONTROLLERS, "quorum"))
+    assert await bench.reconcile() == (True, frozenset())
     assert (bench.stopped, bench.emptied) == (set(), set())
 
     alone = Bench("emptied", "kept")
-    assert await alone.look() == (False, {"emptied", "kept"})
+    assert await alone.reconcile() == (False, {"emptied", "kept"})
     assert (alone.stopped, alone.emptied) == ({"emptied", "kept"}, {"emptied"})
 
 
@@ -112,6 +91,6 @@ async def test_a_quorum_that_was_not_seen_yet_is_asked_for() -> None:
 async def test_an_invalid_quorum_lets_no_pool_go_that_is_to_be_drained(
     pods: tuple[str, ...], cleared: set[str]
 ) -> None:
-    bench = Bench(*pods, quorum=_resource("KafkaController", "quorum", replicas=-1))
-    assert await bench.look() == (False, cleared)
+    bench = Bench(*pods, quorum=resource(CONTROLLERS, "quorum", replicas=-1))
+    assert await bench.reconcile() == (False, cleared)
     assert (bench.stopped, bench.emptied) == ({"kept"}, set())

@@ -41,7 +41,7 @@ def test_a_pool_is_drained_while_its_quorum_stays() -> None:
     found = ClusterResources(quorum=quorum, pools=pools | {"stays": stays}, leaving_pools=leaving)
     assert found.drained_pools == {"emptied"}
     assert found.ended_pools == {"kept", "never-had"}
-    assert [one["metadata"]["name"] for _, one in found.used] == ["quorum", "emptied", "stays"]
+    assert [body["metadata"]["name"] for _, body in found.used] == ["quorum", "emptied", "stays"]
 
     edited = pools | {"emptied": body("emptied", "Retain")}
     assert not ClusterResources(quorum=quorum, pools=edited, leaving_pools=leaving).drained_pools

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kit.reconciles import shared_parts
 from quorate_operator.handlers import reconciler as reconciler_module
-from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import PROGRESS_INTERVAL_MS, ClusterReconciler
 from quorate_operator.runtime.kubernetes.api import BROKERS, Kind
-from quorate_operator.web.port import ClusterKey
+from quorate_operator.web.snapshots import ClusterKey
 
 Object = dict[str, Any]
 
@@ -17,7 +17,7 @@ class _Api:
     """Keeps one resource, whose status is written."""
 
     def __init__(self) -> None:
-        self.body: Object = {"metadata": {"name": "brokers", "uid": "u"}, "status": {}}
+        self.body: Object = {"metadata": {"namespace": "kafka", "name": "brokers", "uid": "u"}, "status": {}}
         self.writes = 0
 
     async def merge(self, _kind: Kind, _namespace: str, _name: str, patch: Object, **_: Any) -> Object:
@@ -31,13 +31,14 @@ async def test_progress_is_written_from_time_to_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reconciler_module.clock, "now_ms", lambda: now_ms[0])
     api = _Api()
     store = SimpleNamespace(of_cluster=lambda _key: None, put=lambda _body: None)
-    shared = SimpleNamespace(api=api, store=store, metrics=OperatorMetrics())
-    key = ClusterKey("kafka", "quorum")
-    one = ClusterReconciler(key, cast("Any", shared), cast("Any", None), cast("Any", None), cast("Any", None))
+    shared = shared_parts(api=api, store=store)
+    reconciler = ClusterReconciler(
+        ClusterKey("kafka", "quorum"), shared, cast("Any", None), cast("Any", None)
+    )
 
     async def write(left: int | None) -> int:
         plan = [] if left is None else [{"step": "WaitFor", "reason": f"broker-0 to be drained: {left} left"}]
-        await one._write_status(BROKERS, api.body, {"conditions": [], "plan": plan})
+        await reconciler._write_status(BROKERS, api.body, {"conditions": [], "plan": plan})
         now_ms[0] += 1_000
         return api.writes
 

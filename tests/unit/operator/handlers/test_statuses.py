@@ -75,7 +75,7 @@ def test_a_growing_log_alone_is_no_write() -> None:
     ],
 )
 def test_counts_of_a_step_under_way_are_mere_progress(change: dict[str, Any], is_mere: bool) -> None:
-    """A drain of hours does not write each second, and a change is told at once."""
+    """A drain of hours does not write each second, and a change is written at once."""
     before = {
         "readyReplicas": 3,
         "plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 9 left"}],
@@ -102,7 +102,7 @@ def test_a_refused_manifest_leaves_what_is_known() -> None:
     patch = merged_status(before, refused_status("spec.x: wrong", 2), NOW)
     assert patch is not None
     assert patch.keys() == {"observedGeneration", "conditions"}
-    assert {one["reason"] for one in patch["conditions"]} == {"InvalidManifest"}
+    assert {condition["reason"] for condition in patch["conditions"]} == {"InvalidManifest"}
 
 
 def test_clients_are_told_what_is_registered() -> None:
@@ -135,7 +135,7 @@ def test_clients_are_told_what_is_registered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_formed", "is_answered", "lifecycle", "expected"),
+    ("is_formed", "has_response", "lifecycle", "expected"),
     [
         (True, True, Lifecycle.RUNNING, True),
         (True, False, Lifecycle.RUNNING, False),
@@ -145,7 +145,7 @@ def test_clients_are_told_what_is_registered() -> None:
     ],
 )
 def test_a_missing_leader_is_told_where_one_has_to_be(
-    is_formed: bool, is_answered: bool, lifecycle: Lifecycle, expected: bool | None
+    is_formed: bool, has_response: bool, lifecycle: Lifecycle, expected: bool | None
 ) -> None:
     """The alert for a quorum without a leader fires for Java controllers, too, and with all of them down, and
     for no cluster that need not have one.
@@ -154,8 +154,8 @@ def test_a_missing_leader_is_told_where_one_has_to_be(
     quorum = ObservedQuorum(leader_id=3000, leader_epoch=1, high_watermark=9, kraft_version=1)
     observed = ObservedCluster(
         nodes={},
-        quorum=quorum if is_answered else None,
-        kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22) if is_answered else None,
+        quorum=quorum if has_response else None,
+        kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22) if has_response else None,
         formation=Formation(cluster_id="a" * 22, initial_voters={}, is_formed=is_formed),
     )
     desired = replace(desired_cluster(manifests), lifecycle=lifecycle)
@@ -197,7 +197,7 @@ def test_without_a_leader_the_missing_controllers_are_named(
     observed = ObservedCluster(nodes=nodes, quorum=None, formation=formation)
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     status = controller_status(view_of("quorum", desired, observed, Plan(steps=())), generation=1)
-    (condition,) = (one for one in status["conditions"] if one["type"] == "QuorumHealthy")
+    (condition,) = (condition for condition in status["conditions"] if condition["type"] == "QuorumHealthy")
     assert (condition["status"], condition["reason"]) == ("False", "NoLeader")
     assert condition["message"] == f"no leader answers{message}"
 
@@ -230,7 +230,7 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
     observed = ObservedCluster(nodes={}, quorum=quorum, kafka=KafkaFacts(quorum=quorum, cluster_id="a" * 22))
     view = view_of("quorum", desired_cluster(load_manifests(QUORUM, "test")), observed, Plan(steps=()))
     status = controller_status(view, generation=1, history=None)
-    assert [(one["nodeId"], one.get("lag")) for one in status["voters"]] == [
+    assert [(voter["nodeId"], voter.get("lag")) for voter in status["voters"]] == [
         (3000, None),
         (3001, None),
         (3002, 60),
@@ -257,14 +257,14 @@ def test_a_voter_that_is_behind_has_its_lag() -> None:
         ),
     ],
 )
-def test_a_change_under_way_is_told_from_one_that_needs_somebody(
+def test_a_change_under_way_differs_from_a_stalled_one(
     given: Plan, lifecycle: Lifecycle, reconciling: tuple[str, str], stalled: tuple[str, str]
 ) -> None:
-    """Flux and others that go by kstatus wait for what is under way, and report what somebody has to decide."""
+    """Flux and others that follow kstatus wait for changes under way, and report stalled resources."""
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=lifecycle)
     observed = ObservedCluster(nodes={}, quorum=None)
     status = controller_status(view_of("quorum", desired, observed, given), generation=1, history=None)
-    assert _judged(status, "Reconciling", "Stalled") == [reconciling, stalled]
+    assert _conditions(status, "Reconciling", "Stalled") == [reconciling, stalled]
 
 
 def test_a_pause_is_no_fault() -> None:
@@ -273,7 +273,7 @@ def test_a_pause_is_no_fault() -> None:
     paused = plan(desired, observed, now_ms=0)
     assert [refusal.code for refusal in paused.refusals] == ["Paused"]
     status = controller_status(view_of("quorum", desired, observed, paused), generation=1)
-    assert _judged(status, "Progressing", "Stalled", "Degraded") == [
+    assert _conditions(status, "Progressing", "Stalled", "Degraded") == [
         ("False", "Paused"),
         ("False", "NothingRefused"),
         ("False", "Healthy"),
@@ -308,7 +308,7 @@ def test_ready_means_that_nodes_run_with_what_is_desired(
         Plan(steps=()),
     )
     status = controller_status(view, generation=1)
-    assert _judged(status, "Ready") == [ready]
+    assert _conditions(status, "Ready") == [ready]
     assert status["replicas"] == replicas
 
 
@@ -329,25 +329,27 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
     ):
         view = view_of("quorum", replace(desired, nodes=nodes), observed, Plan(steps=(), postponed=postponed))
         status = controller_status(view, generation=1)
-        assert _judged(status, "Ready", "Reconciling") == [ready, ("False", reason)]
+        assert _conditions(status, "Ready", "Reconciling") == [ready, ("False", reason)]
         reported = "to be restarted from 2026-11-28 22:00 UTC on: 3000 (image: a -> b)"
-        telling = [one["type"] for one in status["conditions"] if reported in one["message"]]
+        telling = [
+            condition["type"] for condition in status["conditions"] if reported in condition["message"]
+        ]
         assert telling == (["Ready", "Progressing", "Reconciling"] if postponed else [])
         assert ("before 2026-11-28 22:00 UTC" in view.next) is bool(postponed)
 
 
 def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
-    """An invalid manifest waits for somebody, a failed step for its next try."""
+    """An invalid manifest is stalled, a failed step is tried again."""
     refused, failed = refused_status("spec.x: wrong", 2), failed_status("no answer", 2)
-    assert _judged(refused, "Reconciling", "Stalled") == [
+    assert _conditions(refused, "Reconciling", "Stalled") == [
         ("False", "InvalidManifest"),
         ("True", "InvalidManifest"),
     ]
-    assert _judged(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
+    assert _conditions(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
 
 
 @pytest.mark.parametrize(
-    ("volume", "told"),
+    ("volume", "condition"),
     [
         (ObservedVolume(requested_bytes=2, capacity_bytes=2), ("False", "AsRequested")),
         (ObservedVolume(requested_bytes=2, capacity_bytes=1), ("True", "Requested")),
@@ -357,20 +359,22 @@ def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
         ),
     ],
 )
-def test_a_resize_has_a_condition(volume: ObservedVolume, told: tuple[str, str]) -> None:
+def test_a_resize_has_a_condition(volume: ObservedVolume, condition: tuple[str, str]) -> None:
     """`kubectl describe` shows a volume that is growing, with Kubernetes' own reason."""
     node = ObservedNode(
         node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
     )
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), Plan(steps=()))
-    assert _judged(controller_status(view, generation=1), "VolumesResizing") == [told]
+    assert _conditions(controller_status(view, generation=1), "VolumesResizing") == [condition]
 
 
 @pytest.mark.parametrize(
-    ("is_in_use", "told"), [(True, ("True", "RemovedFromVolumes")), (False, ("False", "AsRequested"))]
+    ("is_in_use", "condition"), [(True, ("True", "RemovedFromVolumes")), (False, ("False", "AsRequested"))]
 )
-def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told: tuple[str, str]) -> None:
+def test_a_volume_that_is_to_be_removed_has_a_condition(
+    *, is_in_use: bool, condition: tuple[str, str]
+) -> None:
     manifests = load_manifests(
         f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
         "spec: {controllers: quorum, replicas: 1, nodeIds: {first: 0}, storage: {volumes: [{id: 0}]}}}",
@@ -381,13 +385,15 @@ def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told
     observed = ObservedCluster(nodes={0: node}, quorum=None)
     view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=()))
     status = broker_status(view, pool="pool", generation=1)
-    assert _judged(status, "VolumesEmptying") == [told]
-    (message,) = [one["message"] for one in status["conditions"] if one["type"] == "VolumesEmptying"]
+    assert _conditions(status, "VolumesEmptying") == [condition]
+    (message,) = [
+        condition["message"] for condition in status["conditions"] if condition["type"] == "VolumesEmptying"
+    ]
     assert ("0 (volume 1)" in message) is is_in_use
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "condition"),
     [
         (
             Plan(steps=(GrowVolume(node_id=3000, volume_id=0, reason="storage.size changed"),)),
@@ -403,15 +409,15 @@ def test_a_volume_that_is_to_be_removed_has_a_condition(*, is_in_use: bool, told
         ),
     ],
 )
-def test_a_resize_is_told_before_it_is_requested(plan: Plan, told: tuple[str, str]) -> None:
-    """Who sets a size and waits until nothing resizes waits long enough."""
+def test_a_resize_is_told_before_it_is_requested(plan: Plan, condition: tuple[str, str]) -> None:
+    """`kubectl wait` for the end of a resize does not return at once."""
     volume = ObservedVolume(requested_bytes=1, capacity_bytes=1)
     node = ObservedNode(
         node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
     )
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), plan)
-    assert _judged(controller_status(view, generation=1), "VolumesResizing") == [told]
+    assert _conditions(controller_status(view, generation=1), "VolumesResizing") == [condition]
 
 
 def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
@@ -431,8 +437,8 @@ def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
             ObservedCluster(nodes={}, quorum=None),
             Plan(steps=(), refusals=refusals),
         )
-        assert _judged(controller_status(view, generation=1), "Stalled") == [of_quorum]
-        assert _judged(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
+        assert _conditions(controller_status(view, generation=1), "Stalled") == [of_quorum]
+        assert _conditions(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
 
 
 def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
@@ -457,10 +463,12 @@ def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
     ):
         view = view_of("quorum", desired, observed, Plan(steps=(), refusals=refusals))
         status = broker_status(view, pool="pool", generation=1)
-        assert [(one["nodeId"], one["replicas"]) for one in status["brokers"]] == [(1, 12)]
-        assert _judged(status, "Ready", "Stalled") == [ready, stalled]
+        assert [(broker["nodeId"], broker["replicas"]) for broker in status["brokers"]] == [(1, 12)]
+        assert _conditions(status, "Ready", "Stalled") == [ready, stalled]
 
 
-def _judged(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
-    known = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+def _conditions(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
+    known = {
+        condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
+    }
     return [known[kind] for kind in kinds]

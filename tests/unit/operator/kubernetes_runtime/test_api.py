@@ -26,10 +26,10 @@ async def server() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def listening(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
-    """Runs a server that answers each request about Leases with `answer`. Yields its address."""
+async def listening(respond: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
+    """Runs a server that answers each request about Leases with `respond`. Yields its address."""
     app = web.Application()
-    app.router.add_get("/apis/coordination.k8s.io/v1/namespaces/here/leases{name:.*}", answer)
+    app.router.add_get("/apis/coordination.k8s.io/v1/namespaces/here/leases{name:.*}", respond)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -42,7 +42,7 @@ async def listening(answer: Callable[[web.Request], Awaitable[web.Response]]) ->
 
 @pytest.fixture
 def busy_lookups() -> Iterator[ThreadPoolExecutor]:
-    """A thread pool whose only thread waits for a name that nobody resolves."""
+    """A thread pool whose only thread waits for a name that is never resolved."""
     resolved = threading.Event()
     pool = ThreadPoolExecutor(1)
     pool.submit(resolved.wait)
@@ -116,19 +116,19 @@ async def test_an_answer_that_is_no_object_is_an_error_of_the_api(
 ) -> None:
     """A proxy in between that answers 200 is reported like an API server that can't be reached."""
 
-    async def answer(_: web.Request) -> web.Response:
+    async def respond(_: web.Request) -> web.Response:
         return web.Response(body=content)
 
-    async with listening(answer) as address:
+    async with listening(respond) as address:
         configured(address)
         api = await KubernetesApi.connect()
         try:
             with pytest.raises(
-                ApiError, match=r"GET .*leases/one: the answer is not a JSON object"
+                ApiError, match=r"GET .*leases/one: the response is not a JSON object"
             ) as refusal:
                 await api.get(LEASE, "here", "one")
             assert refusal.value.status == 0
-            with pytest.raises(ApiError, match=r"GET .*leases: the answer is not a JSON object"):
+            with pytest.raises(ApiError, match=r"GET .*leases: the response is not a JSON object"):
                 await api.list(LEASE, "here")
         finally:
             await api.close()
@@ -142,10 +142,10 @@ async def test_a_line_of_a_watch_that_is_no_event_breaks_it(
 ) -> None:
     """A broken watch is one error, after which the watcher lists again."""
 
-    async def answer(_: web.Request) -> web.Response:
+    async def respond(_: web.Request) -> web.Response:
         return web.Response(body=line + b"\n")
 
-    async with listening(answer) as address:
+    async with listening(respond) as address:
         configured(address)
         api = await KubernetesApi.connect()
         try:
@@ -158,14 +158,14 @@ async def test_a_line_of_a_watch_that_is_no_event_breaks_it(
 async def test_a_page_of_a_list_without_items_is_an_error_of_the_api(
     configured: Callable[[str], None],
 ) -> None:
-    async def answer(_: web.Request) -> web.Response:
+    async def respond(_: web.Request) -> web.Response:
         return web.json_response({"login": "https://elsewhere"})
 
-    async with listening(answer) as address:
+    async with listening(respond) as address:
         configured(address)
         api = await KubernetesApi.connect()
         try:
-            with pytest.raises(ApiError, match=r"GET .*leases: the answer is not a list of leases"):
+            with pytest.raises(ApiError, match=r"GET .*leases: the response is not a list of leases"):
                 await api.list(LEASE, "here")
         finally:
             await api.close()

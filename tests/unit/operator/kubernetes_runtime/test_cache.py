@@ -87,7 +87,7 @@ async def test_a_kind_that_something_else_brings_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """An operator works without cert-manager, and finds it once it is there."""
-    monkeypatch.setattr("quorate_operator.runtime.kubernetes.cache.OPTIONAL_KIND_LOOK_S", 0.01)
+    monkeypatch.setattr("quorate_operator.runtime.kubernetes.cache.OPTIONAL_KIND_RETRY_S", 0.01)
     api = _ApiWithoutCertificates(status)
     watcher = Watcher(cast("Any", api), ObjectCache(), None)
     running = asyncio.create_task(watcher.run())

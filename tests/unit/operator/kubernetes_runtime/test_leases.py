@@ -36,19 +36,19 @@ class _Api:
         self.renewals = 0
 
     async def get(self, _kind: Kind, _namespace: str, _name: str) -> dict[str, Any] | None:
-        await self._answer()
+        await self._respond()
         return self.lease
 
     async def create(self, _kind: Kind, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
         return await self.replace(_kind, _namespace, body)
 
     async def replace(self, _kind: Kind, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
-        await self._answer()
+        await self._respond()
         self.renewals += 1
         self.lease = {**body, "metadata": {"name": "lease", "resourceVersion": f"{self.renewals}"}}
         return self.lease
 
-    async def _answer(self) -> None:
+    async def _respond(self) -> None:
         if asyncio.get_running_loop().time() >= self.silent_s:
             await asyncio.Event().wait()
 
@@ -68,9 +68,9 @@ def _run(work: Callable[[Lease], Awaitable[None]], api: _Api) -> float:
 @pytest.mark.parametrize("silent_s", [0.5, 5.0, 13.0])
 def test_a_leader_ends_when_its_lease_does(silent_s: float) -> None:
     async def lead(lease: Lease) -> None:
-        await lease.take()
+        await lease.acquire()
         with pytest.raises(LeaseLostError, match="could not be renewed in time"):
-            await lease.keep()
+            await lease.renew()
 
     last_renewal_s = silent_s // (DURATION_S / 4) * (DURATION_S / 4)
     assert _run(lead, _Api(silent_s)) == pytest.approx(last_renewal_s + DURATION_S, abs=0.01)
@@ -80,10 +80,10 @@ def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFi
     """A standby without rights, or without an API server, says so."""
 
     async def lead(lease: Lease) -> None:
-        await lease.take()
+        await lease.acquire()
 
     class Refusing(_Api):
-        async def _answer(self) -> None:
+        async def _respond(self) -> None:
             now_s = asyncio.get_running_loop().time()
             if now_s < 10:
                 raise ApiError(403, "Forbidden", "leases is forbidden")
@@ -92,8 +92,8 @@ def test_why_a_lease_can_not_be_taken_is_logged_once(caplog: pytest.LogCaptureFi
 
     assert _run(lead, Refusing()) >= 20
     assert [record.getMessage() for record in caplog.records] == [
-        f"the Lease kafka/lease can't be taken: {problem}"
-        for problem in (ApiError(403, "Forbidden", "leases is forbidden"), "no answer in 8 s")
+        f"the Lease kafka/lease can't be acquired: {problem}"
+        for problem in (ApiError(403, "Forbidden", "leases is forbidden"), "no response in 8 s")
     ]
 
 

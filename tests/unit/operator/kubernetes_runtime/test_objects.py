@@ -1,4 +1,4 @@
-"""Objects that are kept as Quorate wants them: what is written, and what is left alone."""
+"""Objects that are applied: what is written, and what is left alone."""
 
 from typing import Any, cast
 
@@ -34,10 +34,10 @@ def _job(cpu: str) -> Object:
 async def test_a_quantity_that_is_written_in_another_way_is_no_edit() -> None:
     api = _Api()
     objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
-    await objects.keep(_job("0.5"))
-    await objects.keep(_job("0.5"))
+    await objects.apply(_job("0.5"))
+    await objects.apply(_job("0.5"))
     assert len(api.applied) == 1
-    await objects.keep(_job("0.6"))
+    await objects.apply(_job("0.6"))
     assert len(api.applied) == 2
-    await objects.keep(_job("0.6"))
-    assert len(api.applied) == 3, "what somebody changed is mended"
+    await objects.apply(_job("0.6"))
+    assert len(api.applied) == 3, "a manual change is reverted"

@@ -1,4 +1,4 @@
-"""Racks of brokers by labels of machines: when a pod is told its rack, and what it waits for."""
+"""Racks of brokers by labels of nodes: when a pod gets its rack, and what it waits for."""
 
 from typing import Any, cast
 
@@ -7,9 +7,8 @@ from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Role
 from quorate_operator.resources.pods import node_pod
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
-from quorate_operator.runtime.kubernetes.machines import Machines
-from quorate_operator.runtime.kubernetes.observing import NodeObjects
-from quorate_operator.runtime.kubernetes.pod_racks import tell_racks
+from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, set_racks
+from quorate_operator.runtime.kubernetes.observation import NodeObjects
 
 Object = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
@@ -47,14 +46,14 @@ def _pod(make: Make, brokers: str = BY_ZONE, **changes: Any) -> Object:
     return pod
 
 
-async def _told(
+async def _racks(
     make: Make, pod: Object | None, machine: Object | ApiError | None, brokers: str = BY_ZONE
 ) -> tuple[list[Object], list[str]]:
     """The annotations that were written, and the problems."""
     objects, api = _Objects(), _Api(machine)
     node = NodeObjects(node_id=0, role=Role.BROKER, pool="brokers", pod=pod)
     context = make(brokers=brokers).context
-    problems = await tell_racks(cast("Any", objects), Machines(cast("Any", api)), context, [node, node])
+    problems = await set_racks(cast("Any", objects), KubernetesNodes(cast("Any", api)), context, [node, node])
     return objects.annotated[:1], [*problems.values()]
 
 
@@ -64,25 +63,25 @@ def _machine(**labels: str) -> Object:
 
 async def test_a_pod_is_told_the_label_of_its_machine(make: Make) -> None:
     reported = ([{"quorate.dev/rack": "zone-a"}], [])
-    assert await _told(make, _pod(make), _machine(**{ZONE: "zone-a"})) == reported
+    assert await _racks(make, _pod(make), _machine(**{ZONE: "zone-a"})) == reported
     pod = _pod(make)
     pod["metadata"]["labels"][ZONE] = "zone-a"
-    assert await _told(make, pod, ApiError(403, "", "no")) == reported
+    assert await _racks(make, pod, ApiError(403, "", "no")) == reported
 
 
 @pytest.mark.parametrize(
     ("machine", "problem"),
     [
-        (_machine(other="a"), f"its rack is not known: the machine machine-1 has no label {ZONE}"),
-        (None, f"its rack is not known: the machine machine-1 has no label {ZONE}"),
-        (ApiError(403, "", "no"), "its rack is not known: the operator may not read the labels of machine-1"),
+        (_machine(other="a"), f"its rack is unknown: the node machine-1 has no label {ZONE}"),
+        (None, f"its rack is unknown: the node machine-1 has no label {ZONE}"),
+        (ApiError(403, "", "no"), "its rack is unknown: the operator may not read the labels of machine-1"),
     ],
 )
 async def test_a_pod_that_waits_says_for_what(
     make: Make, machine: Object | ApiError | None, problem: str
 ) -> None:
-    """Who forgot a label or a right finds it in the status."""
-    annotated, problems = await _told(make, _pod(make), machine)
+    """A missing label or right is reported in the status."""
+    annotated, problems = await _racks(make, _pod(make), machine)
     assert annotated == []
     assert problems[0].startswith(problem)
 
@@ -97,14 +96,14 @@ async def test_other_pods_are_let_alone(make: Make) -> None:
         (_pod(make), ""),
         (None, BY_ZONE),
     ):
-        assert await _told(make, pod, machine, brokers) == ([], [])
+        assert await _racks(make, pod, machine, brokers) == ([], [])
 
 
-async def test_a_label_is_read_again_before_it_is_told() -> None:
-    """A pod is not told a label of a moment ago for all its life, and pods that wait cost few requests."""
+async def test_a_label_is_read_again_before_it_is_racks() -> None:
+    """A cached label is never written, and pods that wait cost few requests."""
     now = [100.0]
     api = _Api(_machine())
-    machines = Machines(cast("Any", api), clock=lambda: now[0])
+    machines = KubernetesNodes(cast("Any", api), clock=lambda: now[0])
     assert [await machines.label("machine-1", ZONE) for _ in range(3)] == [None] * 3
     assert api.asked == 1
     api.machine = _machine(**{ZONE: "zone-a"})

@@ -8,7 +8,7 @@ from quorate_operator.resources.names import CONDITION_IN_SYNC
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
-from quorate_operator.runtime.kubernetes.pod_readiness import keep_readiness
+from quorate_operator.runtime.kubernetes.supporting_objects import update_readiness
 
 Object = dict[str, Any]
 OF_KUBELET = {"type": "ContainersReady", "status": "True"}
@@ -53,38 +53,42 @@ class _Api:
     @property
     def condition(self) -> Object:
         """What the readiness of the pod waits for."""
-        return next(one for one in self.pod["status"]["conditions"] if one["type"] == CONDITION_IN_SYNC)
+        return next(
+            condition
+            for condition in self.pod["status"]["conditions"]
+            if condition["type"] == CONDITION_IN_SYNC
+        )
 
 
-async def _look(api: _Api, situation: Situation) -> None:
+async def _update(api: _Api, situation: Situation) -> None:
     cache = ObjectCache()
     objects = ClusterObjects(cast("Any", api), cache, namespace="kafka", cluster="quorum")
     cache.put(api.pod)
-    await keep_readiness(cast("Any", api), objects, situation.observed)
+    await update_readiness(cast("Any", api), objects, situation.observed)
 
 
 async def test_a_condition_is_written_when_it_changes() -> None:
     """A look at a settled cluster writes nothing, and times are those of changes."""
     api, lags = _Api(), healthy(3, brokers=1).load(0, lagging=2)
-    await _look(api, lags)
+    await _update(api, lags)
     assert (api.condition["status"], api.condition["reason"]) == ("False", "ReplicasNotInSync")
     api.condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    await _look(api, lags)
+    await _update(api, lags)
     assert api.writes == 1
-    await _look(api, healthy(3, brokers=1).unregistered(0))
+    await _update(api, healthy(3, brokers=1).unregistered(0))
     assert (api.condition["reason"], api.writes) == ("NotRegistered", 2)
     assert api.condition["lastTransitionTime"] == "2026-01-01T00:00:00Z", "the status is the same"
-    await _look(api, healthy(3, brokers=1))
+    await _update(api, healthy(3, brokers=1))
     assert (api.condition["status"], api.writes) == ("True", 3)
     assert api.condition["lastTransitionTime"] != "2026-01-01T00:00:00Z"
-    await _look(api, healthy(3, brokers=1).leaderless())
-    assert (api.condition["status"], api.writes) == ("True", 3), "nobody knows better"
+    await _update(api, healthy(3, brokers=1).leaderless())
+    assert (api.condition["status"], api.writes) == ("True", 3), "no leader answers"
 
 
 async def test_a_pod_that_leaves_is_let_alone() -> None:
     api = _Api()
     api.pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    await _look(api, healthy(3, brokers=1))
+    await _update(api, healthy(3, brokers=1))
     assert api.writes == 0
 
 
@@ -93,6 +97,6 @@ async def test_a_pod_that_was_replaced_meanwhile_is_no_fault(status: int, is_fau
     api = _Api(ApiError(status, "", "no"))
     if is_fault:
         with pytest.raises(ApiError):
-            await _look(api, healthy(3, brokers=1))
+            await _update(api, healthy(3, brokers=1))
     else:
-        await _look(api, healthy(3, brokers=1))
+        await _update(api, healthy(3, brokers=1))

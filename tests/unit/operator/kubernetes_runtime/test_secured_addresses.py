@@ -9,11 +9,11 @@ from kit.fake_cluster import CLUSTER_ID, FakeCluster
 from kit.java.tls import Certificates
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, AuthenticationError
-from quorate_operator.gateway.contacts import Contacts
+from quorate_operator.gateway.node_clients import NodeClients
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import Address, Role
-from quorate_operator.runtime.kubernetes.observing import NodeObjects
-from quorate_operator.runtime.kubernetes.secured_addresses import SecuredAddresses
+from quorate_operator.runtime.kubernetes.addresses import SecuredAddresses
+from quorate_operator.runtime.kubernetes.observation import NodeObjects
 from quorate_protocol.kafka.enums import SecurityProtocol
 
 SECURED = (
@@ -65,7 +65,7 @@ async def test_the_certificate_of_a_pod_is_for_its_name(
     async with FakeCluster((0,), ssl_context=context) as cluster:
         host, _, port = cluster.nodes[0].address.rpartition(":")
         listener = Address(host, 9092)
-        contacts = Contacts(lambda _: addresses.security_of(listener))
+        contacts = NodeClients(lambda _: addresses.security_of(listener))
         try:
             client = contacts.client(Role.BROKER, Address(host, int(port)))
             if is_taken:
@@ -80,13 +80,13 @@ async def test_the_certificate_of_a_pod_is_for_its_name(
 async def test_a_connection_with_a_former_password_is_closed(make: Make) -> None:
     addresses = secured(make)
     known = [addresses.security_of(Address("127.0.0.1", 9092)), None]
-    contacts = Contacts(lambda _: known[0])
+    contacts = NodeClients(lambda _: known[0])
     at = Address("127.0.0.1", 9092)
     first = contacts.client(Role.BROKER, at)
-    await contacts.keep({Role.BROKER: [at]})
+    await contacts.retain({Role.BROKER: [at]})
     assert contacts.client(Role.BROKER, at) is first
     known.pop(0)
-    await contacts.keep({Role.BROKER: [at]})
+    await contacts.retain({Role.BROKER: [at]})
     second = contacts.client(Role.BROKER, at)
     assert isinstance(second, AdminClient)
     assert second is not first

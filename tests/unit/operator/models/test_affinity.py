@@ -67,7 +67,7 @@ def test_fields_are_those_of_kubernetes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("podAntiAffinity", "podAntiAfinity", "affinity.podAntiAfinity: unknown field"),
         ("topologyKey", "topologykey", "[0].topologykey: unknown field"),
@@ -87,12 +87,12 @@ def test_fields_are_those_of_kubernetes() -> None:
         ),
     ],
 )
-def test_a_mistake_names_its_field(old: str, new: str, told: str) -> None:
+def test_a_mistake_names_its_field(old: str, new: str, expected: str) -> None:
     written = json.dumps(EVERY_FIELD)
     assert old in written
     with pytest.raises(ManifestError) as raised:
         affinity_of(json.loads(written.replace(old, new)))
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
 
 
 def test_the_api_server_knows_the_fields() -> None:

@@ -11,7 +11,7 @@ import yaml
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.entities.topics import plan_topic
 from quorate_operator.entities.users import ObservedUser, plan_user
-from quorate_operator.handlers.entities.statuses import Verdict, entity_status
+from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
 from quorate_operator.models.crds import CRD_BYTES_MAX, custom_resource_definitions
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.status import (
@@ -176,8 +176,8 @@ def test_a_status_is_written_as_the_schema_has_it() -> None:
     for definition, written in (
         (controllers, dumped),
         (brokers, KafkaBrokerStatus().model_dump(by_alias=True)),
-        (topics, entity_status(Verdict(plan=plan_topic(topic, None, kafka)), 1)),
-        (users, entity_status(Verdict(plan=plan_user(user, ObservedUser(), kafka)), 1)),
+        (topics, entity_status(EntityResult(plan=plan_topic(topic, None, kafka)), 1)),
+        (users, entity_status(EntityResult(plan=plan_user(user, ObservedUser(), kafka)), 1)),
     ):
         (version,) = definition["spec"]["versions"]
         known = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]

@@ -1,7 +1,8 @@
 """What a manifest says of a history: what is taken, and what is refused with the field and what is allowed."""
 
 import pytest
-from quorate_operator.models.manifests import ManifestError, load_manifests
+from kit.desired_cluster import manifest_fault
+from quorate_operator.models.manifests import load_manifests
 from quorate_operator.models.v1alpha1 import KafkaController
 
 MANIFEST = "apiVersion: quorate.dev/v1alpha1\nkind: KafkaController\nmetadata: {name: quorum}\nspec: {%s}\n"
@@ -14,13 +15,11 @@ def controllers(spec: str) -> KafkaController:
 
 def fault_of(history: str, more: str = "") -> str:
     """The message about a history that must be refused."""
-    with pytest.raises(ManifestError) as refused:
-        load_manifests(MANIFEST % f"history: {{{history}}}{more}", "m.yaml")
-    return str(refused.value)
+    return manifest_fault(MANIFEST % f"history: {{{history}}}{more}")
 
 
 def test_it_is_off_by_default() -> None:
-    """Nothing is shipped that nobody asked for; with a volume alone, the rest has defaults."""
+    """Nothing is shipped without a history; with a volume alone, the rest has defaults."""
     assert controllers("").spec.history is None
     history = controllers("history: {storage: {size: 20Gi}}").spec.history
     assert history is not None
@@ -110,7 +109,7 @@ def test_what_can_not_be_is_refused_with_its_field(history: str, words: str) -> 
 def test_a_volume_of_one_machine_is_for_controllers_on_one_machine() -> None:
     once = "storage: {size: 1Gi, accessMode: ReadWriteOnce}"
     assert (
-        "spec.history.storage.accessMode: 'ReadWriteOnce': ReadWriteOnce is for controllers on one machine"
+        "spec.history.storage.accessMode: 'ReadWriteOnce': ReadWriteOnce is for controllers on one node"
         in (fault_of(once))
     )
     assert controllers(f"replicas: 1, history: {{{once}}}").spec.history

@@ -2,7 +2,7 @@
 
 import pytest
 from quorate_operator.models.manifests import ManifestError, load_manifests
-from quorate_operator.models.node_ids import first_node_id
+from quorate_operator.models.nodes import first_node_id
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
 POOL = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {name: %s}, spec: {controllers: quorum%s}}"
@@ -43,6 +43,6 @@ def test_pools_of_a_file_do_not_collide() -> None:
 
 def test_node_ids_that_are_named_belong_to_one_range() -> None:
     with pytest.raises(
-        ManifestError, match="nodes: 15000 is none of this pool's node ids, which go from 0 to 9999"
+        ManifestError, match="nodes: 15000 is not a node id of this pool, which has 0 to 9999"
     ):
         _firsts(", nodes: [{nodeId: 3}, {nodeId: 15000}]")

@@ -33,7 +33,7 @@ def load(*parts: str) -> Manifests:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "expected"),
     [
         (
             ("protocol: SASL_SSL, tls: {secretName: c}",),
@@ -56,8 +56,8 @@ def load(*parts: str) -> Manifests:
             "spec.listeners[0].tls.clientAuth: 'yes please': must be 'none', 'requested' or 'required'",
         ),
         *(
-            ((f"protocol: SSL, tls: {{{tls}}}",), f"spec.listeners[0].tls.{told}")
-            for tls, told in (
+            ((f"protocol: SSL, tls: {{{tls}}}",), f"spec.listeners[0].tls.{expected}")
+            for tls, expected in (
                 ("clientAuth: none", "secretName: this or issuerRef is needed, and only one of them"),
                 (
                     "secretName: c, issuerRef: {name: ca}",
@@ -147,10 +147,10 @@ def load(*parts: str) -> Manifests:
         ),
     ],
 )
-def test_faults_name_the_field_and_what_is_allowed(parts: tuple[str, ...], told: str) -> None:
+def test_faults_name_the_field_and_what_is_allowed(parts: tuple[str, ...], expected: str) -> None:
     with pytest.raises(ManifestError) as refused:
         load(*parts)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 def test_all_nodes_have_the_authorizer() -> None:
@@ -166,7 +166,7 @@ def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sasl", "told"),
+    ("sasl", "expected"),
     [
         (
             f"mechanisms: [OAUTHBEARER], oauth: {{jwksUrl: 'https://sso/keys', {OAUTH}}}",
@@ -185,8 +185,8 @@ def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
             "oauth: is needed with the mechanism OAUTHBEARER, and allowed with no other; mechanisms are SCRAM-SHA",
         ),
         *(
-            (f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{{oauth}}}", f"oauth.{told}")
-            for oauth, told in (
+            (f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{{oauth}}}", f"oauth.{expected}")
+            for oauth, expected in (
                 (OAUTH, "jwksUrl: this or jwksSecretName is needed, and only one of them"),
                 (
                     f"jwksUrl: 'https://sso/keys', jwksSecretName: keys, {OAUTH}",
@@ -220,12 +220,12 @@ def test_the_nodes_of_a_certificate_need_no_other_name() -> None:
         ),
     ],
 )
-def test_whose_tokens_are_valid_has_to_be_said(sasl: str, told: str) -> None:
+def test_whose_tokens_are_valid_has_to_be_said(sasl: str, expected: str) -> None:
     """No listener accepts tokens by accident, and none shuts out the nodes."""
     brokers = f"listeners: [{{name: A, {BROKER_SASL.replace('username', f'{sasl}, username')}}}]"
     with pytest.raises(ManifestError) as refused:
         load(SASL, "", brokers)
-    assert f"KafkaBroker brokers: spec.listeners[0].sasl.{told}" in str(refused.value)
+    assert f"KafkaBroker brokers: spec.listeners[0].sasl.{expected}" in str(refused.value)
 
 
 TOKENS = (
@@ -243,11 +243,11 @@ def test_tokens_alone_need_no_password() -> None:
         for secret_use in secret_uses(manifests.controllers, manifests.brokers)
         if "[1]" in secret_use.where
     ]
-    assert [(one.name, one.has_passwords) for one in of_second] == [("b", False), ("keys", False)]
+    assert [(secret.name, secret.has_passwords) for secret in of_second] == [("b", False), ("keys", False)]
 
 
 @pytest.mark.parametrize(
-    ("listeners", "told"),
+    ("listeners", "expected"),
     [
         (
             f"{{name: A, {TOKENS}}}",
@@ -259,10 +259,10 @@ def test_tokens_alone_need_no_password() -> None:
         ),
     ],
 )
-def test_nodes_and_the_operator_have_a_password(listeners: str, told: str) -> None:
+def test_nodes_and_the_operator_have_a_password(listeners: str, expected: str) -> None:
     with pytest.raises(ManifestError) as refused:
         load(SASL, "", f"listeners: [{listeners}]")
-    assert f"KafkaBroker brokers: spec.{told}" in str(refused.value)
+    assert f"KafkaBroker brokers: spec.{expected}" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_urls_of_issuers_are_taken(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("oauth", "told"),
+    ("oauth", "expected"),
     [
         (
             "jwksSecretName: issuer",
@@ -294,18 +294,18 @@ def test_urls_of_issuers_are_taken(url: str) -> None:
         ),
     ],
 )
-def test_what_the_secret_of_an_issuer_lacks_is_told(oauth: str, told: str) -> None:
+def test_what_the_secret_of_an_issuer_lacks_is_told(oauth: str, expected: str) -> None:
     sasl = f"mechanisms: [PLAIN, OAUTHBEARER], oauth: {{{oauth}, {OAUTH}}}, username"
     brokers = f"listeners: [{{name: A, {BROKER_SASL.replace('username', sasl)}}}]"
     manifests = load(SASL, "", brokers, secret("issuer", other=HIDDEN))
     uses = secret_uses(manifests.controllers, manifests.brokers)
     faults = [fault for use in uses if (fault := use.fault(manifests.secrets, "here")) is not None]
-    assert f"KafkaBroker brokers: spec.listeners[0].{told}" in faults
+    assert f"KafkaBroker brokers: spec.listeners[0].{expected}" in faults
     assert HIDDEN not in f"{faults}"
 
 
 @pytest.mark.parametrize(
-    ("secrets", "told"),
+    ("secrets", "expected"),
     [
         (
             "",
@@ -329,16 +329,16 @@ def test_what_the_secret_of_an_issuer_lacks_is_told(oauth: str, told: str) -> No
         ),
     ],
 )
-def test_what_a_secret_lacks_is_told_without_its_values(secrets: str, told: str) -> None:
+def test_what_a_secret_lacks_is_told_without_its_values(secrets: str, expected: str) -> None:
     manifests = load(SASL, "scramUsers: {secretName: first}", "", secrets)
     uses = secret_uses(manifests.controllers, manifests.brokers)
     faults = [fault for use in uses if (fault := use.fault(manifests.secrets, "here")) is not None]
-    assert any(told in fault for fault in faults), faults
+    assert any(expected in fault for fault in faults), faults
     assert HIDDEN not in f"{faults} {manifests!r}"
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [
         (
             f"stringData: {{node: {{a: {HIDDEN}}}}}",
@@ -358,11 +358,11 @@ def test_what_a_secret_lacks_is_told_without_its_values(secrets: str, told: str)
         ("immutable: 3", "document 3: Secret: immutable: Input should be a valid boolean"),
     ],
 )
-def test_a_secret_that_is_none_is_told_without_its_values(document: str, told: str) -> None:
+def test_a_secret_that_is_none_is_told_without_its_values(document: str, expected: str) -> None:
     text = text_of(SASL, secrets=f"---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{document}\n")
     with pytest.raises(ManifestError) as refused:
         load_manifests(text, "m.yaml")
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     assert HIDDEN not in str(refused.value)
 
 

@@ -43,7 +43,7 @@ def test_an_empty_value_is_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("a=b,", "'a=b,': a part between commas is empty; each must be KEY=VALUE, KEY!=VALUE"),
         ("a b", "'a b': 'a b' is no name of a label"),
@@ -66,7 +66,7 @@ def test_an_empty_value_is_a_value() -> None:
         ("a" * 5000, "a selector of 5000 characters; at most 4096"),
     ],
 )
-def test_what_is_no_selector_is_quoted(text: str, told: str) -> None:
+def test_what_is_no_selector_is_quoted(text: str, expected: str) -> None:
     with pytest.raises(SelectorError) as raised:
         LabelSelector.parse(text)
-    assert told in str(raised.value)
+    assert expected in str(raised.value)

@@ -1,4 +1,4 @@
-"""Where nodes listen in Kubernetes, what clients are told, and which names Quorate can point at nodes."""
+"""Listening and advertised addresses in Kubernetes, and the names that Quorate can publish."""
 
 import pytest
 from kit.desired_cluster import Make
@@ -63,9 +63,9 @@ def test_a_load_balancer_is_waited_for_and_missed_without_a_restart(make: Make) 
 
 def test_a_node_port_leads_to_the_pods_machine(make: Make) -> None:
     spec = "listeners: [{name: A, exposure: {type: NodePort}}]"
-    known = {"machines": {1: "10.0.0.7"}, "node_ports": {ListenerOf(1, "A"): 30123}}
+    known = {"host_ips": {1: "10.0.0.7"}, "node_ports": {ListenerOf(1, "A"): 30123}}
     assert make(brokers=spec, **known).node(1).advertised == {"A": Address("10.0.0.7", 30123)}
-    assert make(brokers=spec, machines={1: "10.0.0.7"}).node(1).advertised == {"A": OWN}
+    assert make(brokers=spec, host_ips={1: "10.0.0.7"}).node(1).advertised == {"A": OWN}
     named = spec.replace("name: A,", "name: A, advertisedHost: gate.example.com,")
     assert make(brokers=named, **known).node(1).advertised == {"A": Address("gate.example.com", 30123)}
 

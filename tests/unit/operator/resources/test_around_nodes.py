@@ -9,10 +9,8 @@ from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.resources.bootstrapping import bootstrap_service, listener_statuses
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
-from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import node_labels, owner_references
 from quorate_operator.resources.protection import (
     brokers_budget,
@@ -21,8 +19,11 @@ from quorate_operator.resources.protection import (
     controllers_policy,
 )
 from quorate_operator.resources.services import (
+    bootstrap_service,
     exposures,
     headless_service,
+    ingresses,
+    listener_statuses,
     publications_of,
     published_service,
 )
@@ -101,17 +102,17 @@ def test_each_exposed_listener_of_a_node_has_a_service(make: Make) -> None:
 def test_a_published_name_remembers_what_it_is_for(make: Make) -> None:
     cluster = make(brokers="listeners: [{name: IN}, {name: OUT}]")
     node = cluster.node(1)
-    one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="IN", since_ms=5)
-    two = replace(one, address=Address("b1.kafka.svc", 443), listener="OUT", retired_at_ms=7)
-    same = replace(one, address=Address("b1.kafka.svc.cluster.local", 9092))
-    service = published_service(cluster.context, node, [one, two, same])
+    publication = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="IN", since_ms=5)
+    two = replace(publication, address=Address("b1.kafka.svc", 443), listener="OUT", retired_at_ms=7)
+    same = replace(publication, address=Address("b1.kafka.svc.cluster.local", 9092))
+    service = published_service(cluster.context, node, [publication, two, same])
     assert service["metadata"]["name"] == "b1"
     assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [
         (443, 9094),
         (9092, 9092),
     ]
     assert service["spec"]["selector"]["quorate.dev/node-id"] == "1"
-    assert set(publications_of(service)) == {one, two, same}
+    assert set(publications_of(service)) == {publication, two, same}
     assert publications_of(headless_service(cluster.context, cluster.desired, "brokers", Role.BROKER)) == ()
 
 
@@ -122,8 +123,10 @@ _WRONG_TYPES = '[{"host": 1, "port": "9092", "listener": "A", "sinceMs": 1}]'
 def test_a_spoilt_publication_is_told(make: Make, text: str) -> None:
     """A hand-edited Service does not become a traceback."""
     cluster = make()
-    one = Publication(address=Address("b1.kafka.svc", 9092), node_id=1, listener="PLAINTEXT", since_ms=5)
-    service = published_service(cluster.context, cluster.node(1), [one])
+    publication = Publication(
+        address=Address("b1.kafka.svc", 9092), node_id=1, listener="PLAINTEXT", since_ms=5
+    )
+    service = published_service(cluster.context, cluster.node(1), [publication])
     service["metadata"]["annotations"]["quorate.dev/published"] = text
     with pytest.raises(ValueError, match=r"^Service b1: quorate.dev/published: can't be read: "):
         publications_of(service)
@@ -191,7 +194,7 @@ def test_brokers_let_in_whom_their_listeners_name(make: Make) -> None:
         "quorate.dev/pool": "brokers",
     }
     inside, named, everybody = policy["spec"]["ingress"]
-    assert [one["port"] for one in inside["ports"]] == [9092, 9999]
+    assert [port["port"] for port in inside["ports"]] == [9092, 9999]
     members, operator = inside["from"]
     assert members["podSelector"]["matchLabels"] == {"quorate.dev/cluster": "quorum"}
     assert members["podSelector"]["matchExpressions"][0]["values"] == ["broker"]
@@ -212,7 +215,7 @@ def test_pools_have_no_policy_unless_they_ask_for_it(make: Make) -> None:
 
 
 def test_the_policy_stays_while_the_last_brokers_are_drained(make: Make) -> None:
-    """A pool that is scaled to nothing lets nobody else in."""
+    """A pool without replicas still has its NetworkPolicy."""
     pool = "networkPolicy: {enabled: true}, listeners: [{name: IN, networkPolicyPeers: [{podSelector: {}}]}]"
     before, after = (make(brokers=f"replicas: {replicas}, {pool}") for replicas in (2, 0))
     assert brokers_policies(after.context) == brokers_policies(before.context)

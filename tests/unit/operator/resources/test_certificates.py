@@ -1,4 +1,4 @@
-"""Certificates of cert-manager: what is asked of it, and what is told while it has issued none."""
+"""Certificates of cert-manager: what is requested, and what is reported until they are issued."""
 
 from typing import Any
 
@@ -73,9 +73,9 @@ def test_a_listener_with_a_secret_has_no_certificate(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("conditions", "told"),
+    ("conditions", "expected"),
     [
-        ([], "cert-manager has not looked at it yet: is it running?"),
+        ([], "cert-manager has not processed it yet: is it running?"),
         ([condition("Ready", "False", "DoesNotExist", "Issuing certificate")], "Issuing certificate"),
         ([condition("Ready", "False", "DoesNotExist")], "DoesNotExist"),
         (
@@ -88,13 +88,13 @@ def test_a_listener_with_a_secret_has_no_certificate(make: Make) -> None:
         ([condition("Ready", "True", "Ready"), condition("Issuing", "True", "Renewing", "soon")], None),
     ],
 )
-def test_why_a_certificate_is_not_issued(conditions: list[dict[str, Any]], told: str | None) -> None:
-    assert why_not_issued({"status": {"conditions": conditions}}) == told
-    assert why_not_issued({}) == "cert-manager has not looked at it yet: is it running?"
+def test_why_a_certificate_is_not_issued(conditions: list[dict[str, Any]], expected: str | None) -> None:
+    assert why_not_issued({"status": {"conditions": conditions}}) == expected
+    assert why_not_issued({}) == "cert-manager has not processed it yet: is it running?"
 
 
 @pytest.mark.parametrize(
-    ("secrets", "state", "kept", "told"),
+    ("secrets", "state", "kept", "expected"),
     [
         ({}, {}, [WaitFor], "cert-manager does not know it yet"),
         ({}, {NAME: "the issuer ca does not exist"}, [WaitFor], "the issuer ca does not exist"),
@@ -102,7 +102,7 @@ def test_why_a_certificate_is_not_issued(conditions: list[dict[str, Any]], told:
     ],
 )
 def test_a_node_waits_for_its_certificate(
-    make: Make, secrets: dict[str, Secret], state: dict[str, str | None], kept: list[type], told: str
+    make: Make, secrets: dict[str, Secret], state: dict[str, str | None], kept: list[type], expected: str
 ) -> None:
     """No start without a certificate; with a former one a node that died comes back, and none is stopped."""
     cluster = make(brokers=listeners(), secrets=secrets, certificates=state)
@@ -111,7 +111,7 @@ def test_a_node_waits_for_its_certificate(
     (refusal,) = plan.refusals
     assert (refusal.code, refusal.pool) == ("CertificateNotIssued", "brokers")
     where = "KafkaBroker brokers: spec.listeners[1].tls.issuerRef: the Certificate brokers-out-tls is not issued: "
-    assert refusal.message == f"{where}{told}"
+    assert refusal.message == f"{where}{expected}"
 
 
 def test_an_issued_certificate_holds_nobody(make: Make) -> None:

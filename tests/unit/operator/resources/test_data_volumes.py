@@ -6,16 +6,8 @@ import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.data_volumes import volume_claim
-from quorate_operator.resources.pods import node_pod
 
 THREE = "storage: {volumes: [{id: 2, size: 2Gi, className: slow}, {id: 0, size: 9Gi}, {id: 1, size: 1Gi}]}"
-
-
-def pod_of(cluster: Cluster) -> dict[str, Any]:
-    """The spec of broker 0's pod."""
-    pod = node_pod(cluster.context, cluster.desired, cluster.node(0), {}, is_initial=False)
-    spec: dict[str, Any] = pod["spec"]
-    return spec
 
 
 def directories_of(cluster: Cluster) -> tuple[str | None, str | None]:
@@ -28,23 +20,23 @@ def directories_of(cluster: Cluster) -> tuple[str | None, str | None]:
 def claims_in(spec: dict[str, Any]) -> dict[str, str]:
     """The names of a pod's claims by the name of the volume."""
     return {
-        one["name"]: one["persistentVolumeClaim"]["claimName"]
-        for one in spec["volumes"]
-        if "persistentVolumeClaim" in one
+        volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+        for volume in spec["volumes"]
+        if "persistentVolumeClaim" in volume
     }
 
 
 def test_each_volume_has_a_claim_a_mount_and_a_directory(make: Make) -> None:
     """Formatter and broker find every volume, and the metadata log stays on volume 0."""
     cluster = make(brokers=THREE)
-    spec = pod_of(cluster)
+    spec = cluster.pod(0)["spec"]
     assert claims_in(spec) == {
         "data": "data-brokers-0",
         "data-1": "data-1-brokers-0",
         "data-2": "data-2-brokers-0",
     }
     for container in (spec["containers"][0], spec["initContainers"][0]):
-        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         assert [mounts[name] for name in claims_in(spec)] == [
             "/var/lib/quorate",
             "/var/lib/quorate-1",
@@ -66,7 +58,7 @@ def test_a_single_volume_goes_on_as_volume_0(make: Make) -> None:
         make(brokers="storage: {size: 9Gi}"),
         make(brokers="storage: {volumes: [{id: 0, size: 9Gi}]}"),
     )
-    assert pod_of(before) == pod_of(explicit) == pod_of(make())
+    assert before.pod(0)["spec"] == explicit.pod(0)["spec"] == make().pod(0)["spec"]
     assert before.node(0).revision == explicit.node(0).revision
     assert "storage.volumes" not in before.node(0).revision
     assert directories_of(explicit) == ("/var/lib/quorate/data", None)
@@ -76,14 +68,14 @@ def test_a_single_volume_goes_on_as_volume_0(make: Make) -> None:
 @pytest.mark.parametrize("used", [{0}, {0, 1}, {0, 1, 2, 5}])
 def test_what_a_node_uses_is_what_is_there(make: Make, used: set[int]) -> None:
     """A volume is used from when it exists to when it is released, whatever the manifest says."""
-    cluster, one = make(brokers=THREE, volumes={0: frozenset(used)}), make(brokers=THREE)
-    assert len(claims_in(pod_of(cluster))) == len(used)
+    cluster, all_used = make(brokers=THREE, volumes={0: frozenset(used)}), make(brokers=THREE)
+    assert len(claims_in(cluster.pod(0)["spec"])) == len(used)
     directories, _ = directories_of(cluster)
     assert directories is not None
     assert len(directories.split(",")) == len(used)
     differing = {
         part
-        for part in cluster.node(0).revision.keys() | one.node(0).revision.keys()
-        if cluster.node(0).revision.get(part) != one.node(0).revision.get(part)
+        for part in cluster.node(0).revision.keys() | all_used.node(0).revision.keys()
+        if cluster.node(0).revision.get(part) != all_used.node(0).revision.get(part)
     }
     assert differing == {"storage.volumes"}

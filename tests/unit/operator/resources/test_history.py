@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from kit.desired_cluster import Cluster, Make
+from kit.desired_cluster import Cluster, Make, changed_parts
 from quorate_controller.commands import app
-from quorate_operator.planning.cluster import DesiredNode, Lifecycle
+from quorate_operator.planning.cluster import Lifecycle
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.data_volumes import DATA_DIRECTORY
 from quorate_operator.resources.facts import Images
@@ -15,13 +15,6 @@ from typer.main import get_command
 
 STORAGE = "history: {storage: {size: 20Gi, className: shared}}"
 MIXED = f"nodes: [{{nodeId: 3001, implementation: java}}], {STORAGE}"
-
-
-def pod_of(cluster: Cluster, node_id: int) -> dict[str, Any]:
-    """The spec of a node's pod."""
-    node = cluster.node(node_id)
-    pod = node_pod(cluster.context, cluster.desired, node, node.advertised, is_initial=True)
-    return dict(pod["spec"])
 
 
 def job_of(cluster: Cluster, lifecycle: Lifecycle = Lifecycle.RUNNING) -> dict[str, Any]:
@@ -36,16 +29,10 @@ def ingest_of(cluster: Cluster) -> dict[str, Any]:
     return dict(job_of(cluster)["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
 
-def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
-    """The parts of the revision that differ."""
-    names = before.revision.keys() | after.revision.keys()
-    return {name for name in names if before.revision.get(name) != after.revision.get(name)}
-
-
 @pytest.mark.parametrize("node_id", [3000, 3001])
 def test_every_controller_has_a_side_car_that_ships(make: Make, node_id: int) -> None:
-    """What is shipped is the node's log, by whom nothing can go wrong for it."""
-    spec = pod_of(make(MIXED), node_id)
+    """The sidecar ships the node's log, and mounts it read-only."""
+    spec = make(MIXED).pod(node_id)["spec"]
     node, ship = spec["containers"]
     assert (node["name"], ship["name"]) == ("node", "ship")
     assert ship["image"] == "quorate:9"
@@ -66,9 +53,9 @@ def test_every_controller_has_a_side_car_that_ships(make: Make, node_id: int) ->
 
 
 def test_nobody_else_has_one(make: Make) -> None:
-    assert [one["name"] for one in pod_of(make(STORAGE), 0)["containers"]] == ["node"]
-    spec = pod_of(make(), 3000)
-    assert [one["name"] for one in spec["containers"]] == ["node"]
+    assert [container["name"] for container in make(STORAGE).pod(0)["spec"]["containers"]] == ["node"]
+    spec = make().pod(3000)["spec"]
+    assert [container["name"] for container in spec["containers"]] == ["node"]
     assert "history" not in {volume["name"] for volume in spec["volumes"]}
 
 
@@ -90,15 +77,15 @@ def test_segments_close_in_time(make: Make) -> None:
 def test_turning_it_on_rolls_controllers_and_nobody_else(make: Make) -> None:
     before, after = make("nodes: [{nodeId: 3001, implementation: java}]"), make(MIXED)
     for node_id in (3000, 3001):
-        assert changed(before.node(node_id), after.node(node_id)) == {"config", "pod"}
-    assert changed(before.node(0), after.node(0)) == set()
+        assert changed_parts(before.node(node_id), after.node(node_id)) == {"config", "pod"}
+    assert changed_parts(before.node(0), after.node(0)) == set()
     planned = make(
         MIXED.replace("size: 20Gi", "size: 30Gi").replace("}}", "}, schedule: '@daily', lake: other}")
     )
-    assert changed(after.node(3000), planned.node(3000)) == set()
+    assert changed_parts(after.node(3000), planned.node(3000)) == set()
     newer = make(MIXED, images=Images(quorate="quorate:10"))
-    assert changed(after.node(3000), newer.node(3000)) == {"image"}
-    assert changed(after.node(3001), newer.node(3001)) == set()
+    assert changed_parts(after.node(3000), newer.node(3000)) == {"image"}
+    assert changed_parts(after.node(3001), newer.node(3001)) == set()
 
 
 def test_the_volume_is_the_histories_own(make: Make) -> None:
@@ -116,7 +103,7 @@ def test_the_volume_is_the_histories_own(make: Make) -> None:
     assert "quorate.dev/node-id" not in claim["metadata"]["labels"]
     other = make("history: {claimName: archive}")
     assert history_claim(other.context, history_of(other.context)) is None  # type: ignore[arg-type]
-    assert {"name": "history", "persistentVolumeClaim": {"claimName": "archive"}} in pod_of(other, 3000)[
+    assert {"name": "history", "persistentVolumeClaim": {"claimName": "archive"}} in other.pod(3000)["spec"][
         "volumes"
     ]
 
@@ -141,7 +128,7 @@ def test_a_job_takes_in_what_was_shipped(make: Make) -> None:
     assert spec["nodeSelector"] == {"disk": "fast"}
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["restartPolicy"] == "Never"
-    # Its pods are none of the cluster's: what counts those, or waits until they are gone, does not see them.
+    # Its pods don't have the cluster's labels: whatever counts the cluster's pods does not see them.
     labels = job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
     assert "quorate.dev/cluster" not in labels
     assert (
@@ -170,7 +157,7 @@ def test_a_volume_of_one_machine_has_the_job_there(make: Make) -> None:
 
 
 def test_resources_of_the_job_are_those_that_are_asked_for(make: Make) -> None:
-    """A long history has gigabytes unless somebody says otherwise."""
+    """A long history has gigabytes by default."""
     asked = "history: {claimName: c, resources: {limits: {memory: 8Gi}}}"
     assert ingest_of(make(asked))["containers"][0]["resources"] == {"limits": {"memory": "8Gi"}}
     assert ingest_of(make(STORAGE))["containers"][0]["resources"] == {

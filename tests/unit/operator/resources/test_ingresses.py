@@ -1,13 +1,11 @@
-"""Ingresses and Routes: which hosts lead to which broker, and what clients are told."""
+"""Ingresses and Routes: which hosts lead to which broker, and which addresses are advertised."""
 
 import pytest
 from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Address
-from quorate_operator.resources.bootstrapping import listener_statuses
 from quorate_operator.resources.certificates import certificates
-from quorate_operator.resources.ingresses import ingresses
 from quorate_operator.resources.names import node_labels
-from quorate_operator.resources.services import exposures
+from quorate_operator.resources.services import exposures, ingresses, listener_statuses
 
 
 def pool(exposure: str, more: str = "", tls: str = "secretName: cert") -> str:
@@ -26,7 +24,7 @@ def test_each_broker_has_an_ingress_that_lets_tls_pass(make: Make) -> None:
         )
     )
     first, second, bootstrap = ingresses(cluster.context, cluster.desired)
-    assert [one["metadata"]["name"] for one in (first, second, bootstrap)] == [
+    assert [item["metadata"]["name"] for item in (first, second, bootstrap)] == [
         "brokers-0-out",
         "brokers-1-out",
         "brokers-bootstrap-out",
@@ -82,8 +80,8 @@ def test_a_broker_keeps_its_former_host_until_it_has_another(make: Make, kind: s
         for ingress in ingresses(cluster.context, cluster.desired)
         if "brokers-0" in str(ingress["metadata"])
     ]
-    hosts = {rule["host"] for one in found for rule in one["spec"].get("rules", ())}
-    hosts |= {one["spec"]["host"] for one in found if kind == "Route"}
+    hosts = {rule["host"] for item in found for rule in item["spec"].get("rules", ())}
+    hosts |= {item["spec"]["host"] for item in found if kind == "Route"}
     assert hosts == {"b0.example.com", "i0.example.com", "old.example.com"}
 
 

@@ -22,11 +22,11 @@ def _pod(cluster: Cluster, node_id: int) -> dict[str, Any]:
 def test_a_broker_gets_the_agent_its_rules_and_a_port(make: Make) -> None:
     cluster = make(brokers=ON)
     spec = _pod(cluster, 0)
-    agent = next(one for one in spec["initContainers"] if one["name"] == "metrics-agent")
+    agent = next(container for container in spec["initContainers"] if container["name"] == "metrics-agent")
     assert agent["image"] == "quorate:9"
     (node,) = spec["containers"]
     assert {"name": "http", "containerPort": 9404} in node["ports"]
-    (mount,) = (one for one in node["volumeMounts"] if one["name"] == "metrics-agent")
+    (mount,) = (mount for mount in node["volumeMounts"] if mount["name"] == "metrics-agent")
     assert agent["command"][-1].startswith(mount["mountPath"])
     assert agent["command"][-1] in node["command"][2]
     made = config_map(cluster.context, cluster.desired, cluster.node(0), {})
@@ -38,7 +38,7 @@ def test_a_broker_gets_the_agent_its_rules_and_a_port(make: Make) -> None:
 )
 def test_of_controllers_those_of_java_get_it(make: Make, controllers: str, node_id: int, has: bool) -> None:
     cluster = make(f"nodes: [{{nodeId: 3001, implementation: java}}], {controllers}".rstrip(", "))
-    names = [one["name"] for one in _pod(cluster, node_id)["initContainers"]]
+    names = [container["name"] for container in _pod(cluster, node_id)["initContainers"]]
     assert ("metrics-agent" in names) == has
 
 

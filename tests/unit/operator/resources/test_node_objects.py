@@ -28,26 +28,11 @@ from quorate_operator.resources.pods import (
     rebuild_quorum_arguments,
     task_pod,
 )
-from quorate_operator.resources.racks import RACK_CONTAINER, await_rack_command
 from quorate_operator.resources.shipping import SHIP_CONTAINER
+from quorate_operator.resources.topology import RACK_CONTAINER, await_rack_command
 from quorate_protocol.properties import parse_properties
 
 LONGEST = "q" * 52
-
-
-def pod_of(
-    cluster: Cluster, node_id: int, *, is_initial: bool = True, is_placed: bool = True
-) -> dict[str, Any]:
-    """The pod of a node that advertises what is desired."""
-    node = cluster.node(node_id)
-    return node_pod(
-        cluster.context,
-        cluster.desired,
-        node,
-        node.advertised,
-        is_initial=is_initial,
-        is_placed=is_placed,
-    )
 
 
 def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict[str, str]:
@@ -59,8 +44,8 @@ def properties_of(cluster: Cluster, node_id: int, **advertised: Address) -> dict
 def test_a_brokers_readiness_waits_for_its_replicas_and_rolls_nothing(make: Make) -> None:
     """An open port is not enough, and pods of an older operator run on."""
     cluster = make()
-    assert pod_of(cluster, 0)["spec"]["readinessGates"] == [{"conditionType": "quorate.dev/in-sync"}]
-    assert "readinessGates" not in pod_of(cluster, 3000)["spec"], "controllers answer at /readyz"
+    assert cluster.pod(0)["spec"]["readinessGates"] == [{"conditionType": "quorate.dev/in-sync"}]
+    assert "readinessGates" not in cluster.pod(3000)["spec"], "controllers answer at /readyz"
     assert "readinessGates" not in pod_spec(cluster.context, cluster.node(0)), "it is no part of the revision"
 
 
@@ -68,7 +53,7 @@ def test_a_brokers_readiness_waits_for_its_replicas_and_rolls_nothing(make: Make
 def test_pods_are_restricted(make: Make, node_id: int) -> None:
     cluster = make(brokers="listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]")
     task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())
-    for pod in (pod_of(cluster, node_id), task):
+    for pod in (cluster.pod(node_id), task):
         spec = pod["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
@@ -89,7 +74,7 @@ def test_pods_are_restricted(make: Make, node_id: int) -> None:
 
 
 def test_a_pod_has_its_own_name_and_tells_what_it_was_made_with(make: Make) -> None:
-    """Stable names; the operator knows what runs, whoever made it."""
+    """Stable names; the operator recognizes pods of another release."""
     cluster = make()
     node = cluster.node(3001)
     later = {"CONTROLLER": Address("c.kafka.svc", 9093)}
@@ -116,10 +101,10 @@ def test_what_a_task_is_not_taken_for(make: Make) -> None:
 
 
 def test_readiness_is_membership(make: Make) -> None:
-    (container,) = pod_of(make(), 3000)["spec"]["containers"]
+    (container,) = make().pod(3000)["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
     assert {"name": "http", "containerPort": 9404} in container["ports"]
-    (broker,) = pod_of(make(), 0)["spec"]["containers"]
+    (broker,) = make().pod(0)["spec"]["containers"]
     assert broker["readinessProbe"]["tcpSocket"] == {"port": 9092}
 
 
@@ -177,10 +162,10 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
         "${directory:/etc/quorate-secrets/cert:tls.key}"
     )
     assert properties["listener.name.out_side.ssl.client.auth"] == "none"
-    spec = pod_of(cluster, 0)["spec"]
+    spec = cluster.pod(0)["spec"]
     mounts = spec["containers"][0]["volumeMounts"]
     assert {"name": "secret-cert", "mountPath": "/etc/quorate-secrets/cert", "readOnly": True} in mounts
-    (volume,) = [one for one in spec["volumes"] if one["name"] == "secret-cert"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "secret-cert"]
     keys = [{"key": key, "path": key} for key in ("ca.crt", "tls.crt", "tls.key")]
     assert volume["secret"] == {"secretName": "cert", "defaultMode": 0o440, "items": keys}
     file = tmp_path / "server.properties"
@@ -192,8 +177,10 @@ def test_a_broker_knows_racks_certificates_and_copies(make: Make, tmp_path: Path
 def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
     def heap(limits: str) -> str | None:
         spec = f"template: {{resources: {{limits: {{{limits}}}}}}}"
-        environment = pod_of(make(brokers=spec), 0)["spec"]["containers"][0]["env"]
-        return next((one["value"] for one in environment if one["name"] == "KAFKA_HEAP_OPTS"), None)
+        environment = make(brokers=spec).pod(0)["spec"]["containers"][0]["env"]
+        return next(
+            (variable["value"] for variable in environment if variable["name"] == "KAFKA_HEAP_OPTS"), None
+        )
 
     assert heap("memory: 2Gi") == "-Xms1024m -Xmx1024m"
     assert heap("memory: 64Mi") == "-Xms64m -Xmx64m"
@@ -201,12 +188,11 @@ def test_half_of_a_brokers_memory_is_heap(make: Make) -> None:
 
 
 def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) -> None:
-    spec = pod_of(
-        make(
-            brokers="template: {labels: {quorate.dev/node-id: '9', team: a}, annotations: {x: y}, "
-            "nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], priorityClassName: high, "
-            "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
-        ),
+    spec = make(
+        brokers="template: {labels: {quorate.dev/node-id: '9', team: a}, annotations: {x: y}, "
+        "nodeSelector: {disk: fast}, tolerations: [{key: k, operator: Exists}], priorityClassName: high, "
+        "affinity: {nodeAffinity: {}}, imagePullPolicy: Never, imagePullSecrets: [{name: registry}]}"
+    ).pod(
         0,
     )
     assert spec["metadata"]["labels"]["quorate.dev/node-id"] == "0"
@@ -216,7 +202,7 @@ def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) 
     assert spec["spec"]["affinity"] == {"nodeAffinity": {}}
     assert spec["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     assert (spec["spec"]["priorityClassName"], spec["spec"]["nodeSelector"]) == ("high", {"disk": "fast"})
-    assert {one["imagePullPolicy"] for one in spec["spec"]["containers"]} == {"Never"}
+    assert {container["imagePullPolicy"] for container in spec["spec"]["containers"]} == {"Never"}
 
 
 @pytest.mark.parametrize(
@@ -231,14 +217,14 @@ def test_the_template_is_in_the_pod_and_does_not_replace_our_labels(make: Make) 
 def test_a_node_asks_for_something(make: Make, resources: str, requests: dict[str, str] | None) -> None:
     """No node is the first to be killed when memory is short, and no request is above a limit."""
     cluster = make(brokers=f"template: {{resources: {{{resources}}}}}")
-    (container,) = pod_of(cluster, 0)["spec"]["containers"]
+    (container,) = cluster.pod(0)["spec"]["containers"]
     assert container["resources"].get("requests") == requests
 
 
 def test_the_template_may_say_how_long_a_node_takes_to_stop(make: Make) -> None:
     given = "template: {terminationGracePeriodSeconds: 600}"
     graces = [
-        pod_of(make(brokers=brokers), node_id)["spec"]["terminationGracePeriodSeconds"]
+        make(brokers=brokers).pod(node_id)["spec"]["terminationGracePeriodSeconds"]
         for brokers, node_id in (("", 3000), ("", 0), (given, 3000), (given, 0))
     ]
     assert graces == [30, 120, 30, 600]
@@ -248,11 +234,14 @@ def test_the_template_may_say_how_long_a_node_takes_to_stop(make: Make) -> None:
 
 def test_the_template_may_say_how_pods_are_spread(make: Make) -> None:
     def spread(template: str) -> list[dict[str, object]]:
-        spec = pod_of(make(f"template: {{{template}}}"), 3000)["spec"]
+        spec = make(f"template: {{{template}}}").pod(3000)["spec"]
         return list(spec["topologySpreadConstraints"])
 
     ours = {"quorate.dev/cluster": "quorum", "app.kubernetes.io/component": "controller"}
-    assert [one["whenUnsatisfiable"] for one in spread("")] == ["ScheduleAnyway", "ScheduleAnyway"]
+    assert [constraint["whenUnsatisfiable"] for constraint in spread("")] == [
+        "ScheduleAnyway",
+        "ScheduleAnyway",
+    ]
     assert spread("topologySpreadConstraints: []") == []
     hard = "{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}"
     own = "{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}"
@@ -274,9 +263,9 @@ def test_the_template_adds_to_the_nodes_container(
 ) -> None:
     """An agent in the JVM needs a variable and a volume."""
     cluster = make(controllers, brokers)
-    spec = pod_of(cluster, node_id)["spec"]
+    spec = cluster.pod(node_id)["spec"]
     (container,) = spec["containers"]
-    env = {one["name"]: one["value"] for one in container["env"]}
+    env = {variable["name"]: variable["value"] for variable in container["env"]}
     assert len(env) == len(container["env"])
     assert (env["KAFKA_OPTS"], env["LOG_DIR"]) == ("-javaagent:/agent/jmx.jar", "/logs")
     assert ("EXTRA_ARGS" in env) == (node_id == 0)
@@ -285,7 +274,7 @@ def test_the_template_adds_to_the_nodes_container(
     assert spec["serviceAccountName"] == "kafka"
     assert spec["automountServiceAccountToken"] is False
     task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())["spec"]
-    assert "agent" not in {one["name"] for one in task["volumes"]}
+    assert "agent" not in {volume["name"] for volume in task["volumes"]}
     assert task["serviceAccountName"] == "kafka"
 
 
@@ -302,7 +291,7 @@ def test_the_template_adds_to_the_nodes_container(
 )
 def test_the_user_may_be_chosen_by_others(make: Make, given: str | None, expected: dict[str, Any]) -> None:
     cluster = make(brokers="" if given is None else f"template: {{securityContext: {given}}}")
-    context = pod_of(cluster, 0)["spec"]["securityContext"]
+    context = cluster.pod(0)["spec"]["securityContext"]
     restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert context == {**restricted, **expected}
 
@@ -330,46 +319,48 @@ def test_new_volumes_are_spread_strictly(
     cluster = make(brokers=brokers)
 
     def spread(*, is_placed: bool) -> dict[str, dict[str, Any]]:
-        spec = pod_of(cluster, node_id, is_placed=is_placed)["spec"]
-        return {one["topologyKey"]: one for one in spec["topologySpreadConstraints"]}
+        spec = cluster.pod(node_id, is_placed=is_placed)["spec"]
+        return {constraint["topologyKey"]: constraint for constraint in spec["topologySpreadConstraints"]}
 
     first = spread(is_placed=False)
-    assert {key: one["whenUnsatisfiable"] == "DoNotSchedule" for key, one in first.items()} == expected
+    assert {
+        key: constraint["whenUnsatisfiable"] == "DoNotSchedule" for key, constraint in first.items()
+    } == expected
     assert list(first) == list(expected)
-    for one in first.values():
-        is_strict = one["whenUnsatisfiable"] == "DoNotSchedule"
-        assert (one.get("nodeTaintsPolicy") == "Honor") == is_strict, (
+    for constraint in first.values():
+        is_strict = constraint["whenUnsatisfiable"] == "DoNotSchedule"
+        assert (constraint.get("nodeTaintsPolicy") == "Honor") == is_strict, (
             "the control plane's machines don't count"
         )
-        assert one["maxSkew"] == 1
+        assert constraint["maxSkew"] == 1
     later = spread(is_placed=True)
     assert set(expected) <= set(later)
-    assert {one["whenUnsatisfiable"] for one in later.values()} == {"ScheduleAnyway"}
+    assert {constraint["whenUnsatisfiable"] for constraint in later.values()} == {"ScheduleAnyway"}
     role = "controller" if node_id >= 3000 else "broker"
-    for one in (*first.values(), *later.values()):
-        assert one["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == role
+    for constraint in (*first.values(), *later.values()):
+        assert constraint["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == role
 
 
 def test_a_given_spread_holds_for_each_start(make: Make) -> None:
     given = "template: {topologySpreadConstraints: [{maxSkew: 3, topologyKey: a}]}"
     for brokers, keys in ((given, ["a"]), ("template: {topologySpreadConstraints: []}", [])):
-        spec = pod_of(make(brokers=f"{BY_ZONE}, {brokers}"), 0, is_placed=False)["spec"]
-        assert [one["topologyKey"] for one in spec["topologySpreadConstraints"]] == keys
+        spec = make(brokers=f"{BY_ZONE}, {brokers}").pod(0, is_placed=False)["spec"]
+        assert [constraint["topologyKey"] for constraint in spec["topologySpreadConstraints"]] == keys
 
 
 def test_a_rack_is_awaited_as_a_file(make: Make) -> None:
     cluster = make(brokers=BY_ZONE)
     assert properties_of(cluster, 0)["broker.rack"] == "${directory:/etc/quorate-rack:rack}"
     assert properties_of(cluster, 0)["config.providers"] == "directory"
-    spec = pod_of(cluster, 0)["spec"]
-    assert [one["name"] for one in spec["initContainers"]] == ["format", "await-rack"]
-    (volume,) = [one for one in spec["volumes"] if one["name"] == "rack"]
+    spec = cluster.pod(0)["spec"]
+    assert [container["name"] for container in spec["initContainers"]] == ["format", "await-rack"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "rack"]
     (item,) = volume["downwardAPI"]["items"]
     assert item == {"path": "rack", "fieldRef": {"fieldPath": "metadata.annotations['quorate.dev/rack']"}}
     for container in (spec["initContainers"][1], spec["containers"][0]):
-        (mount,) = [one for one in container["volumeMounts"] if one["name"] == "rack"]
+        (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "rack"]
         assert mount["mountPath"] == "/etc/quorate-rack"
-    assert [one["name"] for one in pod_of(cluster, 3000)["spec"]["initContainers"]] == ["format"]
+    assert [container["name"] for container in cluster.pod(3000)["spec"]["initContainers"]] == ["format"]
     assert "broker.rack" not in properties_of(make(), 0)
     assert properties_of(make(brokers="nodes: [{nodeId: 0, rack: a}]"), 0)["broker.rack"] == "a"
 
@@ -396,7 +387,7 @@ def test_which_image_runs_what(make: Make) -> None:
     cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.2.0")
 
     def images(node_id: int) -> tuple[str, str]:
-        spec = pod_of(cluster, node_id)["spec"]
+        spec = cluster.pod(node_id)["spec"]
         return spec["initContainers"][0]["image"], spec["containers"][0]["image"]
 
     assert images(3000) == ("quorate:9", "own:1")
@@ -442,7 +433,7 @@ def test_sidecars_come_last_and_have_names_of_their_own(make: Make) -> None:
     template = "sidecars: [{name: logs, image: 'l:1'}], probes: {startup: {failureThreshold: 900}}"
     cluster = make(f"history: {{claimName: archive}}, template: {{{template}}}")
     spec = pod_spec(cluster.context, cluster.node(3000))
-    assert [one["name"] for one in spec["containers"]] == ["node", "ship", "logs"]
+    assert [container["name"] for container in spec["containers"]] == ["node", "ship", "logs"]
     assert spec["containers"][2] == {"name": "logs", "image": "l:1"}
     startup = spec["containers"][0]["startupProbe"]
     assert (startup["failureThreshold"], startup["periodSeconds"]) == (900, 1)

@@ -40,7 +40,7 @@ def reasons(before: Cluster, after: Cluster, node_id: int = 0) -> tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         (
             "config: {log.retention.ms: 604800000}",
@@ -88,10 +88,10 @@ def reasons(before: Cluster, after: Cluster, node_id: int = 0) -> tuple[str, ...
     ],
 )
 def test_a_reason_names_the_field_from_and_to(
-    make: Make, before: str, after: str, told: tuple[str, ...]
+    make: Make, before: str, after: str, expected: tuple[str, ...]
 ) -> None:
     """A user finds the line that restarts a broker."""
-    assert reasons(make(brokers=before), make(brokers=after)) == told
+    assert reasons(make(brokers=before), make(brokers=after)) == expected
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_changed_secret_is_named_by_its_name(make: Make) -> None:
 
 def test_an_image_of_a_release_and_a_property_are_told_together(make: Make) -> None:
     names = [
-        f"controller.quorum.{one}.ms" for one in ("fetch.timeout", "election.timeout", "request.timeout")
+        f"controller.quorum.{name}.ms" for name in ("fetch.timeout", "election.timeout", "request.timeout")
     ]
     names += [
         "metadata.max.idle.interval.ms",

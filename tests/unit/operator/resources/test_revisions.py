@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from kit.desired_cluster import FORMATION, Make
+from kit.desired_cluster import FORMATION, Make, changed_parts
 from quorate_operator.models.secrets import Secret
 from quorate_operator.planning.cluster import DesiredNode, NodeState, ObservedNode, Role
 from quorate_operator.planning.rollout import changes
@@ -11,12 +11,6 @@ from quorate_operator.properties import internal_topic_properties
 from quorate_operator.resources.facts import Images
 
 TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
-
-
-def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
-    """The parts of the revision that differ."""
-    names = before.revision.keys() | after.revision.keys()
-    return {name for name in names if before.revision.get(name) != after.revision.get(name)}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +47,7 @@ def changed(before: DesiredNode, after: DesiredNode) -> set[str]:
 def test_a_broker_is_restarted_for_what_it_can_not_change_while_it_runs(
     make: Make, brokers: str, parts: set[str]
 ) -> None:
-    assert changed(make().node(0), make(brokers=brokers).node(0)) == parts
+    assert changed_parts(make().node(0), make(brokers=brokers).node(0)) == parts
 
 
 def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_copies(make: Make) -> None:
@@ -88,25 +82,25 @@ def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_co
 def test_a_controller_is_restarted_for_what_it_can_not_change_while_it_runs(
     make: Make, controllers: str, parts: set[str]
 ) -> None:
-    assert changed(make().node(3000), make(controllers=controllers).node(3000)) == parts
+    assert changed_parts(make().node(3000), make(controllers=controllers).node(3000)) == parts
 
 
 def test_the_brokers_of_a_static_quorum_know_all_voters(make: Make) -> None:
     before, after = make("quorum: static").node(0), make("quorum: static, replicas: 5").node(0)
-    assert changed(before, after) == {"config"}
+    assert changed_parts(before, after) == {"config"}
 
 
 def test_a_certificate_that_changes_rolls_the_nodes(make: Make) -> None:
     with_keys = Secret(values={"tls.crt": "1", "tls.key": "1"})
     before = make(brokers=TLS, secrets={"cert": with_keys}).node(0)
     renewed = {"cert": Secret(values={"tls.crt": "2", "tls.key": "1"})}
-    assert changed(before, make(brokers=TLS, secrets=renewed).node(0)) == {"secrets"}
+    assert changed_parts(before, make(brokers=TLS, secrets=renewed).node(0)) == {"secrets"}
     others = {"cert": with_keys, "other": with_keys}
-    assert changed(before, make(brokers=TLS, secrets=others).node(0)) == set()
+    assert changed_parts(before, make(brokers=TLS, secrets=others).node(0)) == set()
     trusting = {"cert": Secret(values={**with_keys.values, "ca.crt": "1"})}
-    assert changed(before, make(brokers=TLS, secrets=trusting).node(0)) == {"config", "pod", "secrets"}
+    assert changed_parts(before, make(brokers=TLS, secrets=trusting).node(0)) == {"config", "pod", "secrets"}
     unused = {"cert": Secret(values={**with_keys.values, "keystore.p12": "1"})}
-    assert changed(before, make(brokers=TLS, secrets=unused).node(0)) == set()
+    assert changed_parts(before, make(brokers=TLS, secrets=unused).node(0)) == set()
 
 
 @pytest.mark.parametrize(("implementation", "parts"), [("python", set()), ("java", {"secrets"})])
@@ -126,17 +120,17 @@ def test_a_controller_that_follows_its_certificate_is_not_restarted(
 
     before = revised(keys)
     for key in keys:
-        assert changed(before, revised({**keys, key: "2"})) == parts
-    assert changed(before, revised(keys, "other")) == {"secrets", "login"}
+        assert changed_parts(before, revised({**keys, key: "2"})) == parts
+    assert changed_parts(before, revised(keys, "other")) == {"secrets", "login"}
 
 
 def test_a_secret_that_is_missing_restarts_nobody(make: Make) -> None:
     trusting = {"cert": Secret(values=dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "1"))}
     before = make(brokers=TLS, secrets=trusting).node(0)
     gone = make(brokers=TLS, revisions={0: before.revision}).node(0)
-    assert changed(before, gone) == set()
+    assert changed_parts(before, gone) == set()
     newer = make(brokers=f"image: 'other:1', {TLS}", revisions={0: before.revision}).node(0)
-    assert changed(before, newer) == {"image"}
+    assert changed_parts(before, newer) == {"image"}
     never_started = make(brokers=TLS).node(0)
     assert "secrets" not in never_started.revision
 
@@ -147,12 +141,12 @@ def test_what_forming_and_the_operators_image_change(make: Make) -> None:
     formed = make(formation=replace(FORMATION, is_formed=True))
     newer = make(images=Images(quorate="quorate:10"))
     for node_id, parts in ((3000, {"image"}), (0, set())):
-        assert changed(before.node(node_id), formed.node(node_id)) == set()
-        assert changed(before.node(node_id), newer.node(node_id)) == parts
+        assert changed_parts(before.node(node_id), formed.node(node_id)) == set()
+        assert changed_parts(before.node(node_id), newer.node(node_id)) == parts
 
 
 def test_the_image_of_a_sidecar_restarts_its_node(make: Make) -> None:
     first, second = (
         make(brokers=f"template: {{sidecars: [{{name: a, image: 'a:{tag}'}}]}}") for tag in (1, 2)
     )
-    assert changed(first.node(0), second.node(0)) == {"pod"}
+    assert changed_parts(first.node(0), second.node(0)) == {"pod"}

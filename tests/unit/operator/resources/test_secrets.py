@@ -1,4 +1,4 @@
-"""Secrets that are missing: told by field, and nodes that need them are neither started nor stopped."""
+"""Missing Secrets: reported by field; nodes that need them are neither started nor stopped."""
 
 import hashlib
 from typing import Any
@@ -36,7 +36,7 @@ def described(uid: str, **data: str) -> dict[str, Any]:
 
 def test_a_password_can_not_be_guessed_from_what_pods_are_annotated_with() -> None:
     first, other = (described(uid, node="aHVudGVyMg==", p12="/w==") for uid in ("1", "2"))
-    fingerprints = {described_secret(one).fingerprint("node") for one in (first, first, other)}
+    fingerprints = {described_secret(secret).fingerprint("node") for secret in (first, first, other)}
     assert len(fingerprints) == 2
     assert described_secret(first).values == {"node": "hunter2"}
     assert "hunter2" not in repr(described_secret(first))
@@ -46,19 +46,19 @@ def test_a_password_can_not_be_guessed_from_what_pods_are_annotated_with() -> No
 
 
 @pytest.mark.parametrize(
-    ("secrets", "told"),
+    ("secrets", "expected"),
     [
         ({}, "KafkaBroker brokers: spec.listeners[1].tls.secretName: 'cert': no such Secret in kafka"),
         (secret("tls.crt"), "the Secret has no tls.key"),
         (secret("ca.crt"), "the Secret has no tls.crt and no tls.key"),
     ],
 )
-def test_a_node_waits_for_its_secret(make: Make, secrets: dict[str, Secret], told: str) -> None:
+def test_a_node_waits_for_its_secret(make: Make, secrets: dict[str, Secret], expected: str) -> None:
     """No start without a certificate, no restart that would not come back."""
     cluster = make(brokers=TLS, secrets=secrets)
     plan = with_secrets(Plan(steps=STEPS), cluster.context, cluster.desired)
     assert [type(step) for step in plan.steps] == [StartNode, WaitFor]
-    assert told in plan.refusals[0].message
+    assert expected in plan.refusals[0].message
 
 
 def test_a_secret_that_may_not_be_read_is_told_as_that(make: Make) -> None:

@@ -50,8 +50,8 @@ def mounted(item: dict[str, Any]) -> dict[str, list[str] | None]:
     secrets = [volume["secret"] for volume in item["spec"]["volumes"] if "secret" in volume]
     assert {secret["defaultMode"] for secret in secrets} <= {0o440}
     return {
-        one["secretName"]: [key["path"] for key in one["items"]] if "items" in one else None
-        for one in secrets
+        secret["secretName"]: [key["path"] for key in secret["items"]] if "items" in secret else None
+        for secret in secrets
     }
 
 

@@ -48,8 +48,10 @@ def test_controllers_take_tokens_of_clients(make: Make, implementation: str) -> 
     assert found[f"{prefix}connections.max.reauth.ms"] == "300000"
     assert found["sasl.mechanism.controller.protocol"] == "PLAIN"
     pod = node_pod(cluster.context, cluster.desired, cluster.node(3000), {}, is_initial=False)
-    issuer = [one for one in pod["spec"]["volumes"] if one.get("secret", {}).get("secretName") == "issuer"]
-    assert [item["path"] for one in issuer for item in one["secret"]["items"]] == ["ca.crt"]
+    issuer = [
+        volume for volume in pod["spec"]["volumes"] if volume.get("secret", {}).get("secretName") == "issuer"
+    ]
+    assert [item["path"] for volume in issuer for item in volume["secret"]["items"]] == ["ca.crt"]
     option = f"-D{ALLOWED_URLS}=https://sso.example.com/keys"
     is_java = implementation == "java"
     assert (option in f"{pod['spec']['containers'][0]['command']}") == is_java
@@ -152,7 +154,9 @@ def mounted_keys(cluster: Cluster) -> list[str]:
     pod = node_pod(cluster.context, cluster.desired, cluster.node(0), {}, is_initial=False)
     assert "hidden" not in f"{pod} {properties(cluster)}"
     (found,) = [
-        one["secret"] for one in pod["spec"]["volumes"] if one.get("secret", {}).get("secretName") == "issuer"
+        volume["secret"]
+        for volume in pod["spec"]["volumes"]
+        if volume.get("secret", {}).get("secretName") == "issuer"
     ]
     assert found["defaultMode"] == 0o440
     return [item["path"] for item in found["items"]]

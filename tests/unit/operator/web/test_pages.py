@@ -16,14 +16,15 @@ from quorate_operator.planning.cluster import (
     Reached,
 )
 from quorate_operator.planning.steps import Plan, Refusal, StartNode, WaitFor
-from quorate_operator.view.cluster import Block, Health, QuorumView, RegistrationView
-from quorate_operator.view.wording import size_words
+from quorate_operator.view.cluster import Health
+from quorate_operator.view.quorum import Block, QuorumView, RegistrationView
+from quorate_operator.view.texts import size_words
 from quorate_operator.web.controls import Access
 from quorate_operator.web.html import VOID, Html
 from quorate_operator.web.pages import cluster_list, cluster_page, list_page, not_found_page
 from quorate_operator.web.picture import quorum_picture
-from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
 from quorate_operator.web.sections import cluster_sections
+from quorate_operator.web.snapshots import ClusterEvent, ClusterKey, ClusterSnapshot
 
 READ_ONLY = Access()
 UNLOCKED = Access(can_unlock=True, csrf="genuine")
@@ -162,8 +163,8 @@ def test_names_from_outside_never_become_html() -> None:
                 cluster_id=HOSTILE,
                 features={HOSTILE: 1},
                 registrations={
-                    node_id: replace(one, rack=HOSTILE, endpoints={HOSTILE: address})
-                    for node_id, one in kafka.registrations.items()
+                    node_id: replace(registration, rack=HOSTILE, endpoints={HOSTILE: address})
+                    for node_id, registration in kafka.registrations.items()
                 },
             ),
             publications=(Publication(address=address, node_id=1, listener=HOSTILE, since_ms=NOW_MS),),
@@ -220,7 +221,7 @@ def test_the_word_for_a_cluster_is_the_worst_that_is_true(snapshot: ClusterSnaps
 
 def test_hibernated_means_that_nothing_runs() -> None:
     observed = observed_of(well())
-    nodes = {one: replace(node, state=NodeState.STOPPED) for one, node in observed.nodes.items()}
+    nodes = {node_id: replace(node, state=NodeState.STOPPED) for node_id, node in observed.nodes.items()}
     asleep = replace(
         well(),
         desired=replace(desired_of(well()), lifecycle=Lifecycle.HIBERNATED),

@@ -1,4 +1,4 @@
-"""The server of the status page: what it serves, to whom, and what it refuses."""
+"""The server of the status page: pages, sessions and refusals."""
 
 import asyncio
 import json
@@ -12,10 +12,8 @@ import aiohttp
 import pytest
 from kit.snapshots import busy, well
 from kit.waiting import HANG_S, until
-from quorate_operator.web import server, streams
-from quorate_operator.web.port import ClusterKey, CommandError
-from quorate_operator.web.server import StatusPage
-from quorate_operator.web.sessions import (
+from quorate_operator.web import access, server
+from quorate_operator.web.access import (
     ADDRESSES_MAX,
     FAILURES_MAX,
     FAILURES_WINDOW_MS,
@@ -24,7 +22,8 @@ from quorate_operator.web.sessions import (
     Sessions,
     TooManyFailuresError,
 )
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.server import StatusPage
+from quorate_operator.web.snapshots import ClusterKey, CommandError, SnapshotRegistry
 
 TOKEN = "correct horse battery"
 CLUSTER = "/clusters/kafka/quorum"
@@ -249,8 +248,8 @@ async def test_a_quiet_stream_beats_so_that_a_dead_reader_is_noticed(
 async def test_strangers_do_not_take_the_streams_of_administrators(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "STREAMS_OF_ADDRESS_MAX", 2)
-    monkeypatch.setattr(streams, "STREAMS_OF_SESSION_MAX", 1)
+    monkeypatch.setattr(access, "STREAMS_OF_ADDRESS_MAX", 2)
+    monkeypatch.setattr(access, "STREAMS_OF_SESSION_MAX", 1)
     site = await start()
     async with AsyncExitStack() as open_pages:
         for _ in range(2):
@@ -269,7 +268,7 @@ async def test_strangers_do_not_take_the_streams_of_administrators(
 async def test_a_closed_page_gives_its_share_back_at_once(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "STREAMS_OF_ADDRESS_MAX", 1)
+    monkeypatch.setattr(access, "STREAMS_OF_ADDRESS_MAX", 1)
     site = await start()
     for _ in range(3):
         page = await site.client.get("/events")

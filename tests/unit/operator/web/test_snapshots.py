@@ -2,8 +2,13 @@
 
 import asyncio
 
-from quorate_operator.web.port import ClusterEvent, ClusterKey, ClusterSnapshot
-from quorate_operator.web.snapshots import EVENTS_MAX, SnapshotRegistry
+from quorate_operator.web.snapshots import (
+    EVENTS_MAX,
+    ClusterEvent,
+    ClusterKey,
+    ClusterSnapshot,
+    SnapshotRegistry,
+)
 
 KEY = ClusterKey("kafka", "quorum")
 

@@ -1,0 +1,329 @@
+"""The parts of the reconcile that differ by kind: observing, planning and changing."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+from quorate_admin.client import AdminClient
+from quorate_admin.errors import ServerError
+from quorate_protocol.security.jaas import format_jaas
+
+from quorate_operator.entities.balance import plan_rebalancing
+from quorate_operator.entities.balance_facts import HadRebalance, ObservedBalance, RebalanceChange
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
+from quorate_operator.entities.topics import ObservedTopic, StoredTopic, plan_topic, plan_topic_deletion
+from quorate_operator.entities.users import (
+    ApplyCertificate,
+    CreateSecret,
+    ObservedCertificate,
+    ObservedSecret,
+    ObservedUser,
+    SetCredentials,
+    StoredUser,
+    plan_user,
+    plan_user_deletion,
+)
+from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
+from quorate_operator.gateway.topics import TopicChange, change_topic, observe_topics
+from quorate_operator.gateway.users import UserChange, change_user, observe_users
+from quorate_operator.models.entities import PASSWORD, USERNAME
+from quorate_operator.models.manifests import Entity
+from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_operator.models.topics import KafkaTopic
+from quorate_operator.models.users import KafkaUser
+from quorate_operator.resources.certificates import certificate_of_user, why_not_issued
+from quorate_operator.resources.names import owner_reference
+from quorate_operator.resources.secrets import described_secret
+from quorate_operator.runtime.kubernetes.api import (
+    CERTIFICATE,
+    REBALANCES,
+    SECRET,
+    TOPICS,
+    USERS,
+    ApiError,
+    Kind,
+    KubernetesApi,
+    Object,
+)
+
+SECRETS_AT_A_TIME_MAX = 16
+THE_BALANCE = "the balance"
+_NAME_OF_CERTIFICATE = "cert-manager.io/certificate-name"
+"""The annotation of a Secret with the name of the Certificate that it belongs to."""
+_UNKNOWN_KIND = (403, 404)
+"""Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
+PASSWORD_SIZE_BYTES = 32
+"""The number of random bytes in a password, which has 43 characters."""
+
+
+class Seen(NamedTuple):
+    """A resource, and its status, which is empty if it is about another cluster."""
+
+    resource: Entity
+    status: Mapping[str, Any]
+
+
+class KindHandler(Protocol):
+    """Fetches, decides and applies for one kind."""
+
+    plans_long: bool
+    """Whether `plan` runs in a thread, because it may take long."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind."""
+
+    def name_of(self, resource: Entity) -> str:
+        """Returns the name in Kafka, which one resource may manage."""
+
+    async def observe(
+        self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
+    ) -> Mapping[str, object]:
+        """Returns what exists, or a ServerError, by uid. Raises AdminError, ApiError."""
+
+    def plan(
+        self,
+        resource: Entity,
+        observed: object,
+        kafka: ObservedKafka,
+        status: Mapping[str, Any],
+        *,
+        is_deleted: bool,
+    ) -> EntityPlan:
+        """Plans one resource. Pure."""
+
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
+        """Makes one change. Raises AdminError, ApiError."""
+
+
+class TopicHandler:
+    """Implements `KindHandler` for KafkaTopics."""
+
+    kind = TOPICS
+    plans_long = False
+
+    def name_of(self, resource: Entity) -> str:
+        return _topic(resource).topic_name
+
+    async def observe(
+        self,
+        client: AdminClient,
+        seen: Sequence[Seen],
+        kafka: ObservedKafka,  # noqa: ARG002
+    ) -> Mapping[str, ObservedTopic | ServerError | None]:
+        found = await observe_topics(client, (self.name_of(item.resource) for item in seen))
+        return {uid_of(item.resource): found[self.name_of(item.resource)] for item in seen}
+
+    def plan(
+        self,
+        resource: Entity,
+        observed: object,
+        kafka: ObservedKafka,
+        status: Mapping[str, Any],
+        *,
+        is_deleted: bool,
+    ) -> EntityPlan:
+        assert observed is None or isinstance(observed, ObservedTopic)
+        stored = StoredTopic.of_status(status)
+        if is_deleted:
+            return plan_topic_deletion(_topic(resource), observed, stored)
+        return plan_topic(_topic(resource), observed, kafka, stored=stored)
+
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
+        assert isinstance(change, TopicChange)
+        await change_topic(client, change)
+
+
+class UserHandler:
+    """Implements `KindHandler` for KafkaUsers. Their Secrets are read in each pass; passwords are created once."""
+
+    kind = USERS
+    plans_long = False
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+        self._reading = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
+        self._set: dict[str, str] = {}
+        """By uid, the version of the Secret whose password was set, before the status has it."""
+
+    def name_of(self, resource: Entity) -> str:
+        return _user(resource).principal
+
+    async def observe(
+        self,
+        client: AdminClient,
+        seen: Sequence[Seen],
+        kafka: ObservedKafka,  # noqa: ARG002
+    ) -> Mapping[str, ObservedUser]:
+        users = [_user(item.resource) for item in seen]
+        names, principals = {user.user_name for user in users}, {user.principal for user in users}
+        facts = await observe_users(client, sorted(names), sorted(principals))
+        secrets = await asyncio.gather(*map(self._secret, users))
+        certificates = await asyncio.gather(*map(self._certificate, users))
+        return {
+            uid_of(user): ObservedUser(
+                mechanisms=facts.mechanisms.get(user.user_name, frozenset()),
+                acls=None if facts.acls is None else facts.acls.get(user.principal, frozenset()),
+                quotas=facts.quotas.get(user.principal.partition(":")[2], {}),
+                secret=secret,
+                certificate=certificate,
+            )
+            for user, secret, certificate in zip(users, secrets, certificates, strict=True)
+        }
+
+    async def _secret(self, user: KafkaUser) -> ObservedSecret | None:
+        if user.secret_name is None:
+            return None
+        async with self._reading:
+            found = await self._api.get(SECRET, _namespace(user), user.secret_name)
+        if found is None:
+            return None
+        metadata = found["metadata"]
+        return ObservedSecret(
+            version=f"{metadata['uid']}/{metadata['resourceVersion']}",
+            password=described_secret(found).values.get(PASSWORD),
+            is_own=_is_owned(found, user),
+            certificate=(metadata.get("annotations") or {}).get(_NAME_OF_CERTIFICATE),
+        )
+
+    async def _certificate(self, user: KafkaUser) -> ObservedCertificate | None:
+        """Returns the Certificate of a user; None if it names no issuer, or has none yet."""
+        if not user.is_issued or user.secret_name is None:
+            return None
+        async with self._reading:
+            try:
+                found = await self._api.get(CERTIFICATE, _namespace(user), user.secret_name)
+                if found is None:
+                    # Only a list fails if the kind does not exist.
+                    await self._api.list(CERTIFICATE, _namespace(user))
+                    return None
+            except ApiError as error:
+                if error.status not in _UNKNOWN_KIND:
+                    raise
+                is_unknown = f"this Kubernetes has no {CERTIFICATE.api_version} {CERTIFICATE.name}"
+                return ObservedCertificate(unusable=is_unknown if error.is_missing else str(error))
+        wanted = certificate_of_user(user)["spec"]
+        times = ("duration", "renewBefore")
+        # Others may have added fields.
+        is_as_wanted = all(found["spec"].get(key) == value for key, value in wanted.items()) and not any(
+            key in found["spec"] and key not in wanted for key in times
+        )
+        return ObservedCertificate(
+            is_own=_is_owned(found, user), is_as_wanted=is_as_wanted, problem=why_not_issued(found)
+        )
+
+    def plan(
+        self,
+        resource: Entity,
+        observed: object,
+        kafka: ObservedKafka,
+        status: Mapping[str, Any],
+        *,
+        is_deleted: bool,
+    ) -> EntityPlan:
+        assert isinstance(observed, ObservedUser)
+        user, uid, stored = _user(resource), uid_of(resource), StoredUser.of_status(status)
+        if not stored.is_managed or is_deleted:
+            self._set.pop(uid, None)
+        elif uid in self._set:
+            stored = replace(stored, secret_version=self._set[uid])
+        if is_deleted:
+            return plan_user_deletion(user, observed, stored)
+        return plan_user(user, observed, kafka, stored=stored)
+
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
+        if isinstance(change, CreateSecret):
+            body = secret_of_user(_user(resource), change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
+            await self._api.create(SECRET, _namespace(resource), body)
+            return
+        if isinstance(change, ApplyCertificate):
+            await self._api.apply(CERTIFICATE, _namespace(resource), certificate_of_user(_user(resource)))
+            return
+        assert isinstance(change, UserChange)
+        await change_user(client, change)
+        if isinstance(change, SetCredentials):
+            self._set[uid_of(resource)] = change.secret_version
+
+
+class RebalanceHandler:
+    """Implements `KindHandler` for KafkaRebalances: a cluster has one balance, which one resource manages."""
+
+    kind = REBALANCES
+    plans_long = True
+
+    def name_of(self, resource: Entity) -> str:  # noqa: ARG002
+        return THE_BALANCE
+
+    async def observe(
+        self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
+    ) -> Mapping[str, ObservedBalance]:
+        return {
+            uid_of(item.resource): await observe_rebalance(
+                client, _rebalance(item.resource), HadRebalance.of_status(item.status), kafka
+            )
+            for item in seen
+        }
+
+    def plan(
+        self,
+        resource: Entity,
+        observed: object,
+        kafka: ObservedKafka,  # noqa: ARG002
+        status: Mapping[str, Any],
+        *,
+        is_deleted: bool,
+    ) -> EntityPlan:
+        assert isinstance(observed, ObservedBalance)
+        stored = HadRebalance.of_status(status)
+        return plan_rebalancing(_rebalance(resource), observed, stored, is_deleted=is_deleted)
+
+    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
+        assert isinstance(change, RebalanceChange)
+        await change_rebalance(client, change)
+
+
+def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Object:
+    """Returns the Secret of a user, which is deleted together with its resource."""
+    login = {USERNAME: change.user, PASSWORD: password}
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.name,
+        "metadata": {
+            "name": change.name,
+            "labels": {"app.kubernetes.io/managed-by": "quorate"},
+            "ownerReferences": [owner_reference(user)],
+        },
+        "stringData": {**login, "sasl.jaas.config": format_jaas(change.mechanism, login)},
+    }
+
+
+def _is_owned(item: Object, user: KafkaUser) -> bool:
+    return any(owner["uid"] == user.metadata.uid for owner in item["metadata"].get("ownerReferences", ()))
+
+
+def uid_of(resource: Entity) -> str:
+    """Returns the uid of a resource as the API server has it."""
+    assert resource.metadata.uid is not None
+    return resource.metadata.uid
+
+
+def _namespace(resource: Entity) -> str:
+    assert resource.metadata.namespace is not None
+    return resource.metadata.namespace
+
+
+def _user(resource: Entity) -> KafkaUser:
+    assert isinstance(resource, KafkaUser)
+    return resource
+
+
+def _topic(resource: Entity) -> KafkaTopic:
+    assert isinstance(resource, KafkaTopic)
+    return resource
+
+
+def _rebalance(resource: Entity) -> KafkaRebalance:
+    assert isinstance(resource, KafkaRebalance)
+    return resource

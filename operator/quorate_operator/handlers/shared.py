@@ -1,0 +1,196 @@
+"""What the reconciles of clusters and of entities share: status writes, step reports, faults, tasks."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from quorate_operator.handlers.events import EventRecorder
+from quorate_operator.handlers.health import Liveness
+from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.resources import ResourceStore
+from quorate_operator.handlers.statuses import merged_status
+from quorate_operator.models.selectors import EVERYTHING, LabelSelector
+from quorate_operator.runtime.kubernetes.api import ApiError, Kind, KubernetesApi, Object
+from quorate_operator.runtime.loop import RequeuePolicy
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
+
+CONCURRENT_OBSERVATIONS_MAX = 16
+"""How many clusters are observed at the same time. Steps don't count: one may take a node's whole grace period."""
+JITTER = 0.25
+CLOSE_TIMEOUT_S = 5.0
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a report is about: its label in the log, the cluster of the status page, and the resource of Events."""
+
+    label: str
+    cluster: ClusterKey
+    resource: Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The parts of the process that all reconciles use, and the reports that all of them write."""
+
+    api: KubernetesApi
+    store: ResourceStore
+    snapshots: SnapshotRegistry
+    events: EventRecorder
+    metrics: OperatorMetrics
+    liveness: Liveness
+    observations: asyncio.Semaphore
+    identity: str
+    lease_duration_s: int = 15
+    selector: LabelSelector = EVERYTHING
+    """The labels of the resources that are reconciled."""
+
+    async def write_status(
+        self,
+        kind: Kind,
+        body: Object,
+        status: dict[str, Any],
+        is_due: Callable[[dict[str, Any]], bool] = lambda _: True,
+    ) -> Object | None:
+        """Writes what changed in a status, and sets the metric of the resource's state. Raises ApiError.
+
+        Returns the resource as it was written; None if nothing changed, nothing is due, or it is gone.
+        """
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        ready = next((condition for condition in status["conditions"] if condition["type"] == "Ready"), None)
+        if ready is not None:
+            reason = "" if ready["status"] == "True" else str(ready["reason"])
+            self.metrics.set_state(kind.name, namespace, name, reason)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        patch = merged_status(body.get("status") or {}, status, now)
+        if patch is None or not is_due(patch):
+            return None
+        try:
+            return await self.api.merge(kind, namespace, name, {"status": patch}, subresource="status")
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+            return None
+
+    async def step_started(self, subject: Subject, step: object, note: str) -> None:
+        name = type(step).__name__
+        log.info("%s: %s %s", subject.label, name, note)
+        await self.events.record(subject.cluster, subject.resource, name, note)
+
+    def step_done(self, subject: Subject, step: object, note: str) -> None:
+        name = type(step).__name__
+        log.info("%s: done: %s %s", subject.label, name, note)
+        self.events.settle(subject.resource, name, note)
+        self.metrics.steps.labels(name, "done").inc()
+
+    async def step_failed(self, subject: Subject, step: object, note: str) -> None:
+        name = type(step).__name__
+        self.metrics.steps.labels(name, "failed").inc()
+        await self.warn(subject, f"{name}Failed", note)
+
+    async def warn(self, subject: Subject, reason: str, note: str) -> None:
+        """Logs a warning, and records it as an Event."""
+        log.warning("%s: %s: %s", subject.label, reason, note)
+        await self.events.record(subject.cluster, subject.resource, reason, note, is_warning=True)
+
+    def fault(self, about: object, error: Exception, kinds: Iterable[str], namespace: str) -> str:
+        """Logs and counts a fault of the operator; returns the message for conditions and Events.
+
+        An unforeseen error may quote a secret, so only the log has its text.
+        """
+        log.error("%s: a fault of the operator", about, exc_info=error)
+        for kind in kinds:
+            self.metrics.faults.labels(kind, namespace).inc()
+        return fault_message(error)
+
+
+def fault_message(error: Exception) -> str:
+    """Returns what conditions, Events and /healthz report of a fault: not its text, which may quote a secret."""
+    return f"a fault of the operator, see its log: {type(error).__name__}"
+
+
+class FaultGuard:
+    """Restarts one reconcile after each fault of the operator, with a growing back-off.
+
+    The faults count for the resources' `kinds`, which may change.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        key: object,
+        namespace: str,
+        requeue_policy: RequeuePolicy,
+        kinds: Callable[[], Iterable[str]],
+    ) -> None:
+        self._shared = shared
+        self._key = key
+        self._namespace = namespace
+        self._requeue_policy = requeue_policy
+        self._kinds = kinds
+        self._faults_in_a_row = 0
+
+    async def run(self, reconcile: Callable[[], Awaitable[None]]) -> None:
+        """Repeats `reconcile` until it is cancelled."""
+        try:
+            while True:
+                try:
+                    await reconcile()
+                except Exception as error:
+                    self.report(error)
+                    self._faults_in_a_row += 1
+                    rest_ms = self._requeue_policy.after_failures(self._faults_in_a_row)
+                    await asyncio.sleep(rest_ms / 1000)
+        finally:
+            self._shared.liveness.recovered(self._key)
+
+    def report(self, error: Exception) -> str:
+        """Logs and counts a fault, and notes it at /healthz; returns the message for conditions."""
+        message = self._shared.fault(self._key, error, self._kinds(), self._namespace)
+        self._shared.liveness.faulted(self._key, message)
+        return message
+
+    def recovered(self) -> None:
+        """Ends the back-off after a pass without a fault."""
+        self._faults_in_a_row = 0
+        self._shared.liveness.recovered(self._key)
+
+
+class ReconcileTasks(Generic[K, R]):
+    """The running reconciles by key, each in a task of its own: none waits for another. Close it."""
+
+    def __init__(self) -> None:
+        self._running: dict[K, tuple[R, asyncio.Task[None]]] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._running
+
+    def find(self, key: K) -> R | None:
+        running = self._running.get(key)
+        return None if running is None else running[0]
+
+    def start(self, key: K, reconcile: R, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Runs `work` of `reconcile` until it is stopped."""
+        self._running[key] = reconcile, asyncio.create_task(work, name=name)
+
+    def stop(self, key: K) -> None:
+        running = self._running.pop(key, None)
+        if running is not None:
+            running[1].cancel()
+
+    async def close(self) -> None:
+        """Stops all of them. Connections that are not closed in time end with the process."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
+        self._running.clear()

@@ -1,0 +1,200 @@
+"""Validates the resources of a cluster: each is used with its present spec or, if invalid, its last valid one. Pure.
+
+A mistake affects only its own resource, whose nodes keep running as they are. Where resources contradict each other,
+for instance two pools that claim the same node id, an accepted spec wins over a changed one, and the older pool over
+the newer one.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from quorate_operator.handlers.resources import ClusterResources
+from quorate_operator.models.base import ANNOTATION_RECOVER
+from quorate_operator.models.hosts import TemplateError
+from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
+from quorate_operator.models.status import INVALID_MANIFEST
+from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController, Resource
+from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.resources.facts import Context, Facts, Images
+from quorate_operator.resources.pod_addresses import check_hosts
+from quorate_operator.runtime.kubernetes.api import Object
+
+
+class Named(NamedTuple):
+    """A resource of one cluster: a pool may have the name of a KafkaController."""
+
+    kind: str
+    name: str
+
+
+Spec = Mapping[str, Any]
+Accepted = Mapping[str, Spec]
+"""The specs that were accepted last, by uid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationResult:
+    """Which resources are used, with which specs, and which are refused."""
+
+    manifests: Manifests | None
+    """None if the KafkaController can't be used, and never could."""
+    accepted: Accepted
+    refused: Mapping[Named, str]
+    """The messages of refused resources. A refused resource is used as it was last accepted, if it ever was."""
+
+    def refusal_of(self, body: Object) -> str | None:
+        return self.refused.get(_named(body))
+
+    def spec_of(self, body: Object) -> Spec | None:
+        """Returns the spec with which the resource is used, which is an earlier one if it is refused, or None."""
+        return self.accepted.get(_uid(body))
+
+
+def validate(resources: ClusterResources, before: Accepted) -> ValidationResult:
+    """Validates the resources of a cluster whose KafkaController exists.
+
+    `before` has the specs that were accepted in the last pass. It is empty when the operator starts; then the
+    statuses of refused resources have them.
+    """
+    assert resources.quorum is not None
+    return _Validator(resources, before).judged()
+
+
+class _Validator:
+    def __init__(self, resources: ClusterResources, before: Accepted) -> None:
+        assert resources.quorum is not None
+        self._source = f"namespace {resources.quorum['metadata']['namespace']}"
+        self._resources = resources
+        self._quorum = resources.quorum
+        self._before = before
+        leaving = frozenset() if resources.is_deleted else resources.ended_pools
+        self._bodies = [
+            body
+            for _, body in sorted(resources.pools.items(), key=lambda item: _precedence(item[1]))
+            if body["metadata"]["name"] not in leaving
+        ]
+
+    def judged(self) -> ValidationResult:
+        try:
+            manifests = self._joined(self._load_quorum(), [self._load_pool(body) for body in self._bodies])
+        except ManifestError:
+            return self._judged_one_by_one()
+        accepted = {body["metadata"]["uid"]: body["spec"] for body in (self._quorum, *self._bodies)}
+        return ValidationResult(manifests=manifests, accepted=accepted, refused={})
+
+    def _judged_one_by_one(self) -> ValidationResult:
+        refused: dict[Named, str] = {}
+        accepted: dict[str, Spec] = {}
+        quorum, used = self._as_before()
+        try:
+            changed = self._load_quorum()
+            self._joined(changed, list(used.values()))
+        except ManifestError as error:
+            refused[_named(self._quorum)] = str(error)
+            if quorum is None:
+                return ValidationResult(manifests=None, accepted={}, refused=refused)
+            accepted[_uid(self._quorum)] = self._spec_before(self._quorum) or {}
+        else:
+            quorum = changed
+            accepted[_uid(self._quorum)] = self._quorum["spec"]
+        for body in self._bodies:
+            others = [pool for uid, pool in used.items() if uid != _uid(body)]
+            try:
+                pool = self._load_pool(body)
+                self._joined(quorum, [*others, pool])
+            except ManifestError as error:
+                refused[_named(body)] = str(error)
+                if _uid(body) in used:
+                    accepted[_uid(body)] = self._spec_before(body) or {}
+            else:
+                used[_uid(body)] = pool
+                accepted[_uid(body)] = body["spec"]
+        manifests = self._joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name))
+        return ValidationResult(manifests=manifests, accepted=accepted, refused=refused)
+
+    def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
+        """Returns the quorum and, by uid, the pools as they were accepted, without those that no longer fit."""
+        quorum = self._kept(self._quorum)
+        assert quorum is None or isinstance(quorum, KafkaController)
+        used: dict[str, KafkaBroker] = {}
+        for body in self._bodies:
+            pool = self._kept(body)
+            if not isinstance(pool, KafkaBroker):
+                continue
+            with suppress(ManifestError):  # it no longer fits, and is left out
+                if quorum is not None:
+                    self._joined(quorum, [*used.values(), pool])
+                used[_uid(body)] = pool
+        return quorum, used
+
+    def _joined(self, quorum: KafkaController, pools: list[KafkaBroker]) -> Manifests:
+        """Returns quorum and pools as one cluster. Raises ManifestError, also for a template without a valid host."""
+        drained = frozenset(pool.metadata.name for pool in pools) & self._resources.drained_pools
+        manifests = replace(joined(quorum, pools, self._source), drained_pools=drained)
+        facts = Facts(namespace=self._quorum["metadata"]["namespace"], images=Images(quorate=""))
+        try:
+            check_hosts(Context(manifests=manifests, facts=facts), desired_cluster(manifests))
+        except TemplateError as error:
+            raise ManifestError(f"{self._source}: {error}") from error
+        return manifests
+
+    def _load_quorum(self) -> KafkaController:
+        quorum = self._loaded(self._quorum)
+        assert isinstance(quorum, KafkaController)
+        return quorum
+
+    def _load_pool(self, body: Object) -> KafkaBroker:
+        pool = self._loaded(body)
+        assert isinstance(pool, KafkaBroker)
+        if pool.spec.node_ids is None:
+            name = pool.metadata.name
+            raise ManifestError(f"{self._source}: KafkaBroker {name}: spec.nodeIds: none were chosen yet")
+        return pool
+
+    def _loaded(self, body: Object) -> Resource:
+        name = body["metadata"]["name"]
+        if body is not self._quorum and name in self._resources.namesakes:
+            raise ManifestError(
+                f"{self._source}: KafkaBroker {name}: metadata.name: {name!r}: is the name of a KafkaController, "
+                "whose Services and pods are called like this; a pool needs another name"
+            )
+        return load_object(body, self._source)
+
+    def _kept(self, body: Object) -> Resource | None:
+        """Returns a resource with the spec that was accepted before and its present metadata; None without one."""
+        spec = self._spec_before(body)
+        if spec is None:
+            return None
+        metadata = body["metadata"]
+        annotations = {
+            name: value
+            for name, value in metadata.get("annotations", {}).items()
+            if name != ANNOTATION_RECOVER  # with another spec it may name another node
+        }
+        try:
+            return self._loaded({**body, "metadata": {**metadata, "annotations": annotations}, "spec": spec})
+        except ManifestError:  # accepted by another release of the operator
+            return None
+
+    def _spec_before(self, body: Object) -> Spec | None:
+        known = self._before.get(body["metadata"]["uid"])
+        return known if known is not None else (body.get("status") or {}).get("acceptedSpec")
+
+
+def _uid(body: Object) -> str:
+    return str(body["metadata"]["uid"])
+
+
+def _named(body: Object) -> Named:
+    return Named(body["kind"], body["metadata"]["name"])
+
+
+def _precedence(body: Object) -> tuple[bool, str, str]:
+    """Returns the sort key of a resource: those that were refused come last, the others are ordered by age."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    is_refused = any(
+        condition["type"] == "Stalled" and condition["reason"] == INVALID_MANIFEST for condition in conditions
+    )
+    return is_refused, body["metadata"].get("creationTimestamp", ""), body["metadata"]["name"]

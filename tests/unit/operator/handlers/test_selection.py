@@ -1,0 +1,151 @@
+"""A cluster whose resources do not all match an operator's selector: nothing is done, and the conditions say why."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kit.reconciles import resource, shared_parts
+from quorate_operator.handlers.reconciler import ClusterReconciler
+from quorate_operator.handlers.resources import ResourceStore
+from quorate_operator.handlers.selection import is_guarded
+from quorate_operator.models.selectors import LabelSelector
+from quorate_operator.planning import steps
+from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
+from quorate_operator.web.snapshots import ClusterKey
+
+KEY = ClusterKey("kafka", "quorum")
+SELECTOR = LabelSelector.parse("operator in (blue, teal),team")
+BLUE, GREEN, TEAMLESS = (
+    {"operator": "blue", "team": "a"},
+    {"operator": "green", "team": "a"},
+    {"operator": "blue"},
+)
+Object = dict[str, Any]
+
+
+def _quorum(labels: Mapping[str, str]) -> Object:
+    return resource(CONTROLLERS, "quorum", labels, replicas=1)
+
+
+def _pool(labels: Mapping[str, str], name: str = "brokers", *, is_deleted: bool = False) -> Object:
+    return resource(
+        BROKERS,
+        name,
+        labels,
+        is_deleted=is_deleted,
+        controllers="quorum",
+        replicas=1,
+        nodeIds={"first": 0},
+        storage={"onDeletion": "Delete"},
+    )
+
+
+class Bench:
+    """An operator that selects resources of an API server by SELECTOR, and what it reports and clears.
+
+    What it has seen is what matches.
+    """
+
+    def __init__(self, *bodies: Object) -> None:
+        self.reported: dict[str, str] = {}
+        self.cleared = False
+        self._bodies = bodies
+        store = ResourceStore()
+        for body in bodies:
+            if SELECTOR.matches(body["metadata"]["labels"]):
+                store.put(body)
+        api = SimpleNamespace(get=self._get, merge=self._merge, list=self._list)
+        self.shared = shared_parts(store=store, api=api, selector=SELECTOR)
+        self.reconciler = ClusterReconciler(KEY, self.shared, cast("Any", None), cast("Any", self))
+
+    async def reconcile(self) -> bool:
+        """Whether there is a cluster to plan for."""
+        state = await self.reconciler.desired_state()
+        if state is None:
+            await self.reconciler.plan_done(None)
+        return state is not None
+
+    async def _get(self, kind: Kind, _namespace: str, name: str) -> Object | None:
+        return next(
+            (body for body in self._bodies if (body["kind"], body["metadata"]["name"]) == (kind.name, name)),
+            None,
+        )
+
+    async def _list(self, kind: Kind, namespace: str, selector: str) -> tuple[list[Object], str]:
+        assert namespace == "kafka"
+        wanted = LabelSelector.parse(selector)
+        found = [
+            body
+            for body in self._bodies
+            if body["kind"] == kind.name and wanted.matches(body["metadata"]["labels"])
+        ]
+        return found, "1"
+
+    async def _merge(self, _kind: Kind, _namespace: str, name: str, patch: Object, **_: Any) -> Object:
+        (ready,) = [condition for condition in patch["status"]["conditions"] if condition["type"] == "Ready"]
+        self.reported[name] = f"{ready['status']} {ready['reason']}: {ready['message']}"
+        return next(body for body in self._bodies if body["metadata"]["name"] == name)
+
+    async def stop_pods(self, *_: Any, **__: Any) -> None:
+        """Part of the infrastructure."""
+        self.cleared = True
+
+    async def delete_volumes(self, *_: Any) -> None:
+        """Part of the infrastructure."""
+        self.cleared = True
+
+    async def departing(self, _pools: Any) -> dict[int, Any]:
+        """Part of the infrastructure."""
+        return {}
+
+
+@pytest.mark.parametrize("labels", [GREEN, TEAMLESS, {}])
+async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Mapping[str, str]) -> None:
+    bench = Bench(_quorum(BLUE), _pool(labels), _pool(BLUE, "others"))
+    assert not await bench.reconcile()
+    reported = (
+        "False SplitCluster: metadata.labels: those of KafkaBroker brokers do not match "
+        "'operator in (blue,teal),team'"
+    )
+    assert bench.reported.keys() == {"quorum", "others"}
+    assert all(message.startswith(reported) for message in bench.reported.values())
+    snapshot = bench.shared.snapshots.find(KEY)
+    assert snapshot is not None
+    assert "KafkaBroker brokers" in (snapshot.problem or "")
+
+
+async def test_a_deleted_pool_waits_for_the_operator_of_its_quorum() -> None:
+    """A pool whose KafkaController was handed over first is not emptied as if it had none."""
+    handed_over = Bench(_quorum(GREEN), _pool(BLUE, is_deleted=True))
+    assert not await handed_over.reconcile()
+    assert not handed_over.cleared
+    assert "those of KafkaController quorum do not match" in handed_over.reported["brokers"]
+
+    alone = Bench(_pool(BLUE, is_deleted=True))
+    assert not await alone.reconcile()
+    assert alone.cleared
+
+
+async def test_a_cluster_that_matches_together_is_planned_for() -> None:
+    stranger = _pool(GREEN, "strangers")
+    stranger["spec"]["controllers"] = "another"
+    bench = Bench(_quorum(BLUE), _pool(BLUE), stranger)
+    assert await bench.reconcile()
+    assert bench.reported == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "alone", "shared"),
+    [
+        (steps.RemoveVoter(node_id=1, reason="", directory_id="d"), True, True),
+        (steps.StopNode(node_id=1, reason="", grace_ms=1), False, True),
+        (steps.StartNode(node_id=1, reason=""), False, False),
+    ],
+)
+def test_operators_that_share_stop_nodes_one_after_the_other(
+    action: steps.Action, alone: bool, shared: bool
+) -> None:
+    """The operator that gives a cluster away and the one that takes it do not stop two controllers at a time."""
+    assert is_guarded(action, LabelSelector()) == alone
+    assert is_guarded(action, SELECTOR) == shared

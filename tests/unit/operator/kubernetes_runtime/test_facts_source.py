@@ -1,0 +1,98 @@
+"""What Kubernetes assigned to a cluster, as its objects say."""
+
+from typing import Any, cast
+
+import pytest
+from kit.desired_cluster import FORMATION, Make
+from quorate_operator.planning.cluster import Address
+from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.facts import Facts, Images
+from quorate_operator.resources.pods import node_pod
+from quorate_operator.runtime.kubernetes.api import ApiError, Kind
+from quorate_operator.runtime.kubernetes.cache import ObjectCache
+from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_host_ips
+from quorate_operator.runtime.kubernetes.objects import ClusterObjects
+
+Object = dict[str, Any]
+NODE_PORT = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]"
+
+
+class _Api:
+    """Takes annotations of one ConfigMap."""
+
+    def __init__(self, config: Object) -> None:
+        self.config = config
+        self.writes = 0
+
+    async def merge(self, _kind: Kind, _namespace: str, _name: str, patch: Object) -> Object:
+        self.writes += 1
+        metadata = self.config["metadata"]
+        annotations = {**metadata["annotations"], **patch["metadata"]["annotations"]}
+        metadata = {**metadata, "annotations": annotations, "resourceVersion": f"{self.writes + 1}"}
+        self.config = {**self.config, "metadata": metadata}
+        return self.config
+
+
+def _stored(item: Object) -> Object:
+    return {**item, "metadata": {**item["metadata"], "uid": item["kind"], "resourceVersion": "1"}}
+
+
+def _facts(api: _Api, make: Make, *items: Object) -> tuple[Facts, ClusterObjects]:
+    """What an operator finds that has just started."""
+    cache = ObjectCache()
+    for item in items:
+        cache.put(item)
+    objects = ClusterObjects(cast("Any", api), cache, namespace="kafka", cluster="quorum")
+    manifests = make(brokers=NODE_PORT).context.manifests
+    return FactsSource(cast("Any", api), objects).facts(manifests, Images(quorate="q"), FORMATION), objects
+
+
+async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> None:
+    """A broker that is down keeps the address of its machine, also for an operator that has just started."""
+    cluster = make(brokers=NODE_PORT)
+    node = cluster.node(0)
+    api = _Api(_stored(config_map(cluster.context, cluster.desired, node, {})))
+    pod = _stored(node_pod(cluster.context, cluster.desired, node, {}, is_initial=False))
+    pod["status"] = {"hostIP": "10.0.0.7"}
+    facts, objects = _facts(api, make, api.config, pod)
+    assert facts.host_ips == {0: "10.0.0.7"}
+    await store_host_ips(objects, objects.nodes().values())
+    await store_host_ips(objects, objects.nodes().values())
+    assert api.writes == 1
+    facts, _ = _facts(api, make, api.config)
+    assert facts.host_ips == {0: "10.0.0.7"}
+    elsewhere = {**pod, "status": {"hostIP": "10.0.0.8"}}
+    facts, _ = _facts(api, make, api.config, elsewhere)
+    assert facts.host_ips == {0: "10.0.0.8"}, "where it is wins over where it was"
+    known = make(brokers=NODE_PORT, host_ips={0: "10.0.0.7"}, node_ports={(0, "OUT"): 30000}).node(0)
+    assert known.advertised["OUT"] == Address("10.0.0.7", 30000)
+
+
+class _Secrets:
+    """An API server with one Secret, which may be forbidden."""
+
+    def __init__(self, status: int | None) -> None:
+        self.status = status
+
+    async def get(self, _kind: Kind, _namespace: str, name: str) -> Object:
+        if self.status is not None:
+            raise ApiError(self.status, "", "secrets is forbidden")
+        return {"metadata": {"name": name, "uid": "1"}, "data": {"tls.crt": "YQ=="}}
+
+
+async def test_a_secret_that_may_not_be_read_costs_only_its_nodes(make: Make) -> None:
+    manifests = make(
+        brokers="listeners: [{name: IN}, {name: OUT, protocol: SSL, tls: {secretName: cert}}]"
+    ).context.manifests
+    api = _Secrets(403)
+    objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
+    for status, unreadable in ((403, {"cert"}), (None, set())):
+        api.status = status
+        assigned = FactsSource(cast("Any", api), objects)
+        await assigned.refresh_secrets(manifests)
+        facts = assigned.facts(manifests, Images(quorate="q"), FORMATION)
+        assert facts.unreadable_secrets == unreadable
+        assert ("cert" in facts.secrets) == (status is None)
+    api.status = 503
+    with pytest.raises(ApiError):
+        await FactsSource(cast("Any", api), objects).refresh_secrets(manifests)
