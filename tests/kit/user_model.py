@@ -9,12 +9,12 @@ from quorate_operator.entities.users import (
     AddAcls,
     AlterQuotas,
     DeleteCredentials,
-    HadUser,
     MakeSecret,
     ObservedSecret,
     ObservedUser,
     RemoveAcls,
     SetCredentials,
+    StoredUser,
 )
 
 
@@ -27,9 +27,9 @@ class UserModel:
         self.set_version: str | None = None
         self._made = 0
 
-    def had(self, had: HadUser) -> HadUser:
+    def stored(self, stored: StoredUser) -> StoredUser:
         """The status as the next look reads it."""
-        return had if self.set_version is None else replace(had, secret_version=self.set_version)
+        return stored if self.set_version is None else replace(stored, secret_version=self.set_version)
 
     def apply(self, change: Change) -> None:
         """Carry out one change."""

@@ -18,7 +18,7 @@ def proposed(
     """Requests a new proposal, and waits until the resource has it. Returns the resource.
 
     Raises:
-        CommandError: if the operator makes no proposal within the timeout, or tells why it can't.
+        CommandError: if the operator makes no proposal within the timeout, or reports an error.
     """
     before = rebalances.status_of(known).proposal if known is not None else None
     put = api.put_rebalance(dict(known) if known is not None else None, body)
@@ -42,11 +42,13 @@ def done(api: ClustersApi, found: KafkaObject, proposal_id: str, timeout_s: int)
         CommandError: if it takes longer than the timeout, stalls, or another proposal replaces it.
     """
 
-    def is_over(one: KafkaObject) -> bool:
-        proposal = rebalances.status_of(one).proposal
+    def is_over(resource: KafkaObject) -> bool:
+        proposal = rebalances.status_of(resource).proposal
         is_same = proposal is not None and proposal.id == proposal_id
         return (
-            not is_same or (proposal is not None and proposal.is_done) or rebalances.stalled(one) is not None
+            not is_same
+            or (proposal is not None and proposal.is_done)
+            or rebalances.stalled(resource) is not None
         )
 
     over = api.wait_rebalance(found["metadata"]["name"], is_over, "the rebalance", timeout_s)
@@ -55,8 +57,8 @@ def done(api: ClustersApi, found: KafkaObject, proposal_id: str, timeout_s: int)
         raise CommandError(f"{about(over)}: {fault}")
     if proposal is None or proposal.id != proposal_id:
         raise CommandError(
-            f"{about(over)}: proposal {proposal_id} became void before it was done, since brokers joined or went, or "
-            "somebody changed the resource or cancelled moves"
+            f"{about(over)}: proposal {proposal_id} became void before it was done, since brokers joined or went, "
+            "the resource was changed, or moves were cancelled"
         )
     return over
 
@@ -67,7 +69,7 @@ def stopped(api: ClustersApi, cluster: str, known: KafkaObject | None, timeout_s
     put = api.put_rebalance(dict(known), {"metadata": {}, "spec": {"stopped": True}})
     return api.wait_rebalance(
         put["metadata"]["name"],
-        lambda one: rebalances.status_of(one).phase == "Stopped",
+        lambda resource: rebalances.status_of(resource).phase == "Stopped",
         "the stop",
         timeout_s,
     )

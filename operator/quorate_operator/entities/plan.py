@@ -4,16 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from quorate_operator.placement.cluster import Broker
 from quorate_operator.planning.cluster import Address
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """A registered broker; `is_usable`: it may get replicas, because it is unfenced and not decommissioned."""
-
-    broker_id: int
-    rack: str | None = None
-    is_usable: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +15,7 @@ class ObservedKafka:
     cluster_id: str
     brokers: tuple[Broker, ...]
     reserved: frozenset[str] = frozenset()
-    leaving: frozenset[int] = frozenset()
+    decommissioned: frozenset[int] = frozenset()
     """Brokers that are decommissioned."""
     addresses: Mapping[int, Address] = field(default_factory=dict)
     """The known addresses of single brokers, by broker id."""

@@ -59,26 +59,26 @@ class ObservedUser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HadUser:
+class StoredUser:
     """What the status stores.
 
-    `is_had`: the resource has the user. `secret_version` is that of the Secret whose password Kafka has.
+    `is_adopted`: the resource has the user. `secret_version` is that of the Secret whose password Kafka has.
     """
 
-    is_had: bool = False
+    is_adopted: bool = False
     mechanism: str | None = None
     secret_version: str | None = None
 
     @classmethod
     def of_status(cls, status: Mapping[str, Any]) -> Self:
         return cls(
-            is_had=status.get("principal") is not None,
+            is_adopted=status.get("principal") is not None,
             mechanism=status.get("mechanism"),
             secret_version=status.get("secretVersion"),
         )
 
 
-NOT_HAD: Final = HadUser()
+NOTHING_STORED: Final = StoredUser()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class AlterQuotas:
 
 
 def plan_user(
-    resource: KafkaUser, observed: ObservedUser, kafka: ObservedKafka, *, had: HadUser = NOT_HAD
+    resource: KafkaUser, observed: ObservedUser, kafka: ObservedKafka, *, stored: StoredUser = NOTHING_STORED
 ) -> EntityPlan:
     """Plans a user whose resource stays."""
     reserved = sorted(_principals(resource) & kafka.reserved)
@@ -175,7 +175,7 @@ def plan_user(
         return EntityPlan(refusals=(Refusal(code=RESERVED, message=message),))
     changes: list[Change] = []
     refusals: list[Refusal] = []
-    _plan_credentials(resource, observed, had, changes, refusals)
+    _plan_credentials(resource, observed, stored, changes, refusals)
     waits = _plan_certificate(resource, observed, changes, refusals)
     _plan_acls(resource, observed, changes, refusals)
     if resource.spec.quotas is not None:
@@ -190,28 +190,28 @@ def plan_user(
             "principal": resource.principal,
             # Kept until the credentials are gone: after a kill in between, the next operator still deletes them.
             "mechanism": resource.mechanism
-            or (had.mechanism if had.mechanism in observed.mechanisms else None),
+            or (stored.mechanism if stored.mechanism in observed.mechanisms else None),
             "secretName": resource.secret_name,
-            "secretVersion": None if resource.mechanism is None else had.secret_version,
+            "secretVersion": None if resource.mechanism is None else stored.secret_version,
             "acls": None if observed.acls is None else len(observed.acls),
         },
     )
 
 
 def _principals(resource: KafkaUser) -> frozenset[str]:
-    """Returns as whom the user may act: its principal, and those of a certificate of its name."""
+    """Returns the principals of the user: its own, and those of a certificate with its name."""
     name = resource.user_name
     issued = (f"User:CN={name}", f"User:{name}") if resource.is_issued else ()
     return frozenset((resource.principal, *issued))
 
 
-def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, had: HadUser) -> EntityPlan:
+def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, stored: StoredUser) -> EntityPlan:
     """Plans for a user whose resource is deleted: what the spec names is revoked, except for the Secret."""
     spec = resource.spec
-    if not had.is_had or spec.deletion_policy == "Retain":
+    if not stored.is_adopted or spec.deletion_policy == "Retain":
         return EntityPlan()
     changes: list[Change] = []
-    held = sorted({resource.mechanism, had.mechanism} & observed.mechanisms, key=str)
+    held = sorted({resource.mechanism, stored.mechanism} & observed.mechanisms, key=str)
     if held:
         changes.append(DeleteCredentials(user=resource.user_name, mechanisms=tuple(map(str, held))))
     if spec.acls is not None and observed.acls:
@@ -224,14 +224,14 @@ def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, had: HadUser
 def _plan_credentials(
     resource: KafkaUser,
     observed: ObservedUser,
-    had: HadUser,
+    stored: StoredUser,
     changes: list[Change],
     refusals: list[Refusal],
 ) -> None:
     user, mechanism, secret = resource.user_name, resource.mechanism, observed.secret
     if mechanism is None or resource.secret_name is None:
         # Only credentials that the operator has set are deleted.
-        others = observed.mechanisms & {had.mechanism}
+        others = observed.mechanisms & {stored.mechanism}
         if others:
             changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
         return
@@ -252,7 +252,7 @@ def _plan_credentials(
     elif not secret.password or secret.password != secret.password.strip("\r\n"):
         message = f"{where}: the Secret must have {PASSWORD}, without a line break at its beginning or end"
         refusals.append(Refusal(code=SECRET_MISSING, message=message))
-    elif mechanism not in observed.mechanisms or had.secret_version != secret.version:
+    elif mechanism not in observed.mechanisms or stored.secret_version != secret.version:
         text = f"set the credentials of {user} for {mechanism} to those of the Secret {resource.secret_name}"
         changes.append(
             SetCredentials(
@@ -360,7 +360,9 @@ def acl_in_words(binding: AclBinding) -> str:
     pattern, entry = binding.pattern, binding.entry
     prefix = " prefix" if pattern.pattern_type is PatternType.PREFIXED else ""
     host = "" if entry.host == "*" else f" from {entry.host}"
-    names = [word_of(one.name) for one in (entry.permission_type, entry.operation, pattern.resource_type)]
+    names = [
+        word_of(member.name) for member in (entry.permission_type, entry.operation, pattern.resource_type)
+    ]
     return f"{names[0]} {names[1]} on {names[2]}{prefix} {pattern.name}{host}"
 
 

@@ -49,7 +49,7 @@ from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
-from quorate_operator.planning.departure import remaining_pools, with_departure
+from quorate_operator.planning.decommission import remaining_pools, with_pool_removal
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.planner import PAUSED
@@ -271,7 +271,7 @@ class ClusterReconciler:
         if look.desired.lifecycle is Lifecycle.PAUSED:
             return plan
         ended = {node_id: node for node_id, node in leaving.items() if node.pool in resources.ended_pools}
-        return with_departure(plan, ended)
+        return with_pool_removal(plan, ended)
 
     def _refusals(self) -> tuple[steps.Refusal, ...]:
         """Returns the resources that are not used as they are, without a pool that has the quorum's own name."""

@@ -226,7 +226,7 @@ class _Look:
         probe = self.observed.probes.get(address)
         is_silent = probe is None or probe.node_id is None
         if slot.is_anonymous and not runs:
-            # Nothing remembers a node that could not be told from others: it was reached before it was stopped.
+            # A probe that can't identify the node is not stored: the node was reached before it was stopped.
             return None
         if (controlled and not runs) or (slot.current is None and (controlled or is_silent)):
             # Nothing listens yet that could be probed; a controlled address was published before the start.
@@ -261,7 +261,7 @@ class _Look:
         return self.observed.formation.cluster_id if self.observed.formation else self.desired.cluster_id
 
     def _wait_until_free(self, slot: Slot) -> WaitFor:
-        """Returns the wait for the address that the slot wants."""
+        """Returns the wait for the wanted address of the slot."""
         subject = f"{slot.wanted} to be free for {slot.node.label} ({slot.listener})"
         if slot.id in self.moves.refused:
             return self._wait(slot, f"{subject}: it is refused as the manifests stand")

@@ -10,8 +10,7 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
 )
-from quorate_operator.planning.part import listed
-from quorate_operator.planning.steps import Step, StopNode, WaitFor, wait_for
+from quorate_operator.planning.steps import Step, StopNode, WaitFor, listed, wait_for
 
 
 def wait_for_ready(
@@ -66,7 +65,7 @@ def stop_all(
 ) -> tuple[Step, ...]:
     """Returns the steps that stop every running node: brokers first, the leader last.
 
-    A node has the time that `rollouts` has for its pool, except for brokers while nobody leads.
+    A node has the time that `rollouts` has for its pool, except for brokers while there is no leader.
     """
 
     def grace_ms(node_id: int) -> int:
@@ -82,7 +81,9 @@ def stop_all(
     # A broker asks the active controller for its controlled shutdown, and would wait for one in vain.
     brokers_ms = None if leader else GRACE_WITHOUT_QUORUM_MS
     others = (
-        ("standby controllers", "before the active one") if leader else ("controllers", "while nobody leads")
+        ("standby controllers", "before the active one")
+        if leader
+        else ("controllers", "while there is no leader")
     )
     steps: list[Step] = []
     for node_ids, allowed_ms, who, order in (

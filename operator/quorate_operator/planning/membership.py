@@ -22,18 +22,20 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.formation import Phase, phase_of
 from quorate_operator.planning.lifecycle import GRACE_MS
-from quorate_operator.planning.part import Part, listed, merge
 from quorate_operator.planning.registrations import awaits_unregistration
 from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
 from quorate_operator.planning.steps import (
     AddVoter,
     DeleteVolume,
     ForgetNode,
+    Part,
     Refusal,
     RemoveVoter,
     Step,
     StopNode,
     WaitFor,
+    listed,
+    merge,
     wait_for,
 )
 
@@ -103,7 +105,7 @@ def _why_leave(voter: ObservedVoter, desired: DesiredCluster) -> str:
     if voter.node_id in desired.decommission:
         return "it is decommissioned"
     size = len(desired.of_role(Role.CONTROLLER))
-    return f"{size} voter{'s' if size != 1 else ''} are desired, and it is none of them"
+    return f"{size} voter{'s' if size != 1 else ''} are desired, without this one"
 
 
 def _remove(voter: ObservedVoter, view: QuorumView, why: str) -> Part:

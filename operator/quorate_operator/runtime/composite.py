@@ -21,7 +21,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import Action, KafkaAction, Plan
-from quorate_operator.planning.volume_removal import leaving_volumes
+from quorate_operator.planning.volumes import leaving_volumes
 from quorate_operator.runtime.port import Gateway, Infrastructure
 from quorate_operator.runtime.verifying import NamesLook
 

@@ -37,7 +37,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.registrations import judge
 from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
-from quorate_operator.planning.volume_removal import leaving_volumes
+from quorate_operator.planning.volumes import leaving_volumes
 from quorate_operator.view.wording import Label, action_words, in_words
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from kit.kafka_model import kafka_of
 from kit.user_model import UserModel
 from quorate_operator.entities.users import (
-    HadUser,
     ObservedSecret,
     ObservedUser,
+    StoredUser,
     bindings_of,
     plan_user,
     plan_user_deletion,
@@ -69,7 +69,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def users(draw: st.DrawFn) -> UserModel:
     """What is there before."""
-    acls = [Acl.model_validate(one) for one in draw(ACLS)]
+    acls = [Acl.model_validate(acl) for acl in draw(ACLS)]
     secret = draw(st.none() | st.just(ObservedSecret(version="s/1", password="p0", is_own=True)))
     quotas = draw(
         st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage"]), st.just(2.0))
@@ -84,14 +84,14 @@ def users(draw: st.DrawFn) -> UserModel:
     )
 
 
-def converge(asked: KafkaUser, model: UserModel, had: HadUser) -> HadUser:
+def converge(asked: KafkaUser, model: UserModel, stored: StoredUser) -> StoredUser:
     """Look and apply until nothing is due."""
     for _ in range(LOOKS_MAX):
-        plan = plan_user(asked, model.user, kafka_of([None]), had=model.had(had))
+        plan = plan_user(asked, model.user, kafka_of([None]), stored=model.stored(stored))
         assert not plan.refusals
-        had = HadUser.of_status(plan.status)
+        stored = StoredUser.of_status(plan.status)
         if not plan.changes:
-            return had
+            return stored
         for change in plan.changes:
             model.apply(change)
     raise AssertionError(f"after {LOOKS_MAX} looks: {plan.changes}")
@@ -102,16 +102,18 @@ def test_plans_lead_to_what_is_asked_for(
     model: UserModel, first: dict[str, Any], then: dict[str, Any]
 ) -> None:
     """Plans converge, whatever came before, and what no spec names stays."""
-    had = HadUser()
+    stored = StoredUser()
     for spec in (first, then):
         asked, before, passwords = resource(spec), model.user, dict(model.passwords)
-        managed = had.mechanism
-        had = converge(asked, model, had)
+        managed = stored.mechanism
+        stored = converge(asked, model, stored)
         if asked.mechanism is not None:
             assert model.user.secret is not None
             assert model.passwords == {asked.mechanism: model.user.secret.password}
         else:
-            assert model.passwords == {name: one for name, one in passwords.items() if name != managed}
+            assert model.passwords == {
+                name: password for name, password in passwords.items() if name != managed
+            }
         if asked.spec.acls is None:
             assert model.user.acls == before.acls
         else:
@@ -120,7 +122,7 @@ def test_plans_lead_to_what_is_asked_for(
             }
         quotas = before.quotas if asked.spec.quotas is None else quota_values(asked.spec.quotas)
         assert model.user.quotas == quotas
-    for change in plan_user_deletion(asked, model.user, model.had(had)).changes:
+    for change in plan_user_deletion(asked, model.user, model.stored(stored)).changes:
         model.apply(change)
     assert asked.mechanism not in model.passwords
     assert asked.spec.acls is None or not model.user.acls

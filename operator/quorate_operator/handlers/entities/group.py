@@ -246,7 +246,7 @@ class EntityGroup:
         try:
             kafka = await observe_kafka(
                 client,
-                leaving=target.leaving,
+                decommissioned=target.leaving,
                 reserved=target.reserved,
                 addresses=target.addresses,
                 servers=target.config.bootstrap_servers,

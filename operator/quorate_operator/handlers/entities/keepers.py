@@ -11,22 +11,28 @@ from quorate_admin.errors import ServerError
 from quorate_protocol.security.jaas import format_jaas
 
 from quorate_operator.entities.balance import plan_rebalancing
-from quorate_operator.entities.balance_facts import HadRebalance, ObservedBalance, RebalanceChange
+from quorate_operator.entities.balance_facts import ObservedBalance, RebalanceChange, StoredRebalance
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
-from quorate_operator.entities.topics import HadTopic, ObservedTopic, plan_topic, plan_topic_deletion
+from quorate_operator.entities.topics import (
+    ObservedTopic,
+    StoredTopic,
+    has_factor,
+    plan_topic,
+    plan_topic_deletion,
+)
 from quorate_operator.entities.users import (
-    HadUser,
     KeepCertificate,
     MakeSecret,
     ObservedCertificate,
     ObservedSecret,
     ObservedUser,
     SetCredentials,
+    StoredUser,
     plan_user,
     plan_user_deletion,
 )
 from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
-from quorate_operator.gateway.topics import TopicChange, change_topic, observe_topics
+from quorate_operator.gateway.topics import TopicChange, change_topic, observe_assignment, observe_topics
 from quorate_operator.gateway.users import UserChange, change_user, observe_users
 from quorate_operator.models.entities import PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
@@ -108,13 +114,20 @@ class TopicKeeper:
         return _topic(resource).topic_name
 
     async def observe(
-        self,
-        client: AdminClient,
-        seen: Sequence[Seen],
-        kafka: ObservedKafka,  # noqa: ARG002
+        self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, ObservedTopic | ServerError | None]:
-        found = await observe_topics(client, (self.name_of(one.resource) for one in seen))
-        return {uid_of(one.resource): found[self.name_of(one.resource)] for one in seen}
+        resources = [_topic(item.resource) for item in seen]
+        found = dict(await observe_topics(client, (resource.topic_name for resource in resources)))
+        topics = {name: topic for name, topic in found.items() if isinstance(topic, ObservedTopic)}
+        if any(
+            not has_factor(resource.spec.replication_factor, partition)
+            for resource in resources
+            if resource.topic_name in topics
+            for partition in topics[resource.topic_name].partitions.values()
+        ):
+            assignment = await observe_assignment(client, topics.values(), kafka)
+            found |= {name: replace(topic, assignment=assignment) for name, topic in topics.items()}
+        return {uid_of(resource): found[resource.topic_name] for resource in resources}
 
     def plan(
         self,
@@ -126,10 +139,10 @@ class TopicKeeper:
         is_deleted: bool,
     ) -> EntityPlan:
         assert observed is None or isinstance(observed, ObservedTopic)
-        had = HadTopic.of_status(status)
+        stored = StoredTopic.of_status(status)
         if is_deleted:
-            return plan_topic_deletion(_topic(resource), observed, had)
-        return plan_topic(_topic(resource), observed, kafka, had=had)
+            return plan_topic_deletion(_topic(resource), observed, stored)
+        return plan_topic(_topic(resource), observed, kafka, stored=stored)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
         assert isinstance(change, TopicChange)
@@ -224,14 +237,14 @@ class UserKeeper:
         is_deleted: bool,
     ) -> EntityPlan:
         assert isinstance(observed, ObservedUser)
-        user, uid, had = _user(resource), uid_of(resource), HadUser.of_status(status)
-        if not had.is_had or is_deleted:
+        user, uid, stored = _user(resource), uid_of(resource), StoredUser.of_status(status)
+        if not stored.is_adopted or is_deleted:
             self._set.pop(uid, None)
         elif uid in self._set:
-            had = replace(had, secret_version=self._set[uid])
+            stored = replace(stored, secret_version=self._set[uid])
         if is_deleted:
-            return plan_user_deletion(user, observed, had)
-        return plan_user(user, observed, kafka, had=had)
+            return plan_user_deletion(user, observed, stored)
+        return plan_user(user, observed, kafka, stored=stored)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
         if isinstance(change, MakeSecret):
@@ -261,7 +274,7 @@ class RebalanceKeeper:
     ) -> Mapping[str, ObservedBalance]:
         return {
             uid_of(one.resource): await observe_rebalance(
-                client, _rebalance(one.resource), HadRebalance.of_status(one.status), kafka
+                client, _rebalance(one.resource), StoredRebalance.of_status(one.status), kafka
             )
             for one in seen
         }
@@ -276,8 +289,8 @@ class RebalanceKeeper:
         is_deleted: bool,
     ) -> EntityPlan:
         assert isinstance(observed, ObservedBalance)
-        had = HadRebalance.of_status(status)
-        return plan_rebalancing(_rebalance(resource), observed, had, is_deleted=is_deleted)
+        stored = StoredRebalance.of_status(status)
+        return plan_rebalancing(_rebalance(resource), observed, stored, is_deleted=is_deleted)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
         assert isinstance(change, RebalanceChange)

@@ -1,27 +1,32 @@
 """Plans of topics: what a difference between the resource and the cluster leads to, and what is refused."""
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.kafka_model import TopicModel, kafka_of
-from quorate_operator.entities.factor import TOO_FEW_BROKERS, ObservedPartition, plan_factor
+from kit.kafka_model import TopicModel, kafka_of, partitions_of
 from quorate_operator.entities.topics import (
     CANT_SHRINK,
-    NOT_HAD,
+    NOTHING_STORED,
+    TOO_FEW_BROKERS,
+    TOO_LITTLE_SPACE,
     AlterConfig,
     CreateTopic,
     DeleteTopic,
-    HadTopic,
+    FactorPlan,
     ObservedTopic,
     ReassignReplicas,
+    StoredTopic,
     is_same_value,
+    plan_factor,
     plan_topic,
     plan_topic_deletion,
 )
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.topics import KafkaTopic
-from quorate_operator.planning.relocation import IN_FLIGHT_MAX
+from quorate_operator.placement.assignment import Assignment
+from quorate_operator.placement.cluster import IN_FLIGHT_MAX, Broker
 from quorate_protocol.uuids import uuid_to_text
 
 ID = uuid.UUID(int=7)
@@ -48,12 +53,18 @@ def there(*replicas: tuple[int, ...], **config: str) -> ObservedTopic:
     """A topic with a partition for each tuple, all in sync; `_` stands for `.`."""
     return ObservedTopic(
         topic_id=ID,
-        partitions={number: ObservedPartition(replicas=one, isr=one) for number, one in enumerate(replicas)},
+        partitions=partitions_of(dict(enumerate(replicas))),
         config={name.replace("_", "."): value for name, value in config.items()},
     )
 
 
-HAD = HadTopic(is_had=True, topic_id=uuid_to_text(ID))
+def planned(factor: int, observed: ObservedTopic, **first: tuple[int, ...]) -> FactorPlan:
+    """The plan for another factor; `first` are facts of the first partition."""
+    partitions = {**observed.partitions, 0: replace(observed.partitions[0], **first)}
+    return plan_factor(factor, replace(observed, partitions=partitions), THREE.brokers)
+
+
+STORED = StoredTopic(is_adopted=True, topic_id=uuid_to_text(ID))
 
 
 def test_a_topic_that_is_missing_is_created() -> None:
@@ -66,7 +77,7 @@ def test_a_topic_that_is_missing_is_created() -> None:
     assert plan.status["managedConfig"] == ["retention.ms"]
     assert plan.note is None
     assert plan_topic(topic(), None, THREE).changes[0].text == "create the topic orders with default numbers"
-    assert "was deleted by somebody" in str(plan_topic(topic(), None, THREE, had=HAD).note)
+    assert "was deleted outside the operator" in str(plan_topic(topic(), None, THREE, stored=STORED).note)
 
 
 def test_what_exists_is_adopted_as_it_is() -> None:
@@ -82,9 +93,9 @@ def test_what_exists_is_adopted_as_it_is() -> None:
         "reassigningPartitions": None,
         "managedConfig": [],
     }
-    assert plan_topic(topic(), found, THREE, had=HAD).note is None
-    assert "was made anew" in str(
-        plan_topic(topic(), found, THREE, had=HadTopic(is_had=True, topic_id="other")).note
+    assert plan_topic(topic(), found, THREE, stored=STORED).note is None
+    assert "was recreated outside the operator" in str(
+        plan_topic(topic(), found, THREE, stored=StoredTopic(is_adopted=True, topic_id="other")).note
     )
 
 
@@ -102,8 +113,10 @@ def test_partitions_grow_and_do_not_shrink() -> None:
 
 def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
     found = there((0,), retention_ms="5", cleanup_policy="compact", segment_ms="7")
-    had = HadTopic(is_had=True, topic_id=HAD.topic_id, config=frozenset({"cleanup.policy", "retention.ms"}))
-    plan = plan_topic(topic(config={"retention.ms": 6, "max.message.bytes": 9}), found, THREE, had=had)
+    stored = StoredTopic(
+        is_adopted=True, topic_id=STORED.topic_id, config=frozenset({"cleanup.policy", "retention.ms"})
+    )
+    plan = plan_topic(topic(config={"retention.ms": 6, "max.message.bytes": 9}), found, THREE, stored=stored)
     (change,) = plan.changes
     assert isinstance(change, AlterConfig)
     assert change.values == {"max.message.bytes": "9", "retention.ms": "6"}
@@ -116,7 +129,7 @@ def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    ("value", "other", "is_same"),
     [
         ("0.50", "0.5", True),
         ("true", "TRUE", True),
@@ -128,8 +141,8 @@ def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
         ("", "0", False),
     ],
 )
-def test_values_are_compared_as_kafka_reads_them(one: str, other: str, is_same: bool) -> None:
-    assert is_same_value(one, other) is is_same
+def test_values_are_compared_as_kafka_reads_them(value: str, other: str, is_same: bool) -> None:
+    assert is_same_value(value, other) is is_same
 
 
 def test_a_larger_factor_takes_other_racks_and_the_least_loaded() -> None:
@@ -140,32 +153,49 @@ def test_a_larger_factor_takes_other_racks_and_the_least_loaded() -> None:
 
 
 def test_a_smaller_factor_keeps_a_replica_in_sync() -> None:
-    partition = ObservedPartition(replicas=(0, 1, 2), isr=(2,))
-    assert plan_factor(1, {0: partition}, THREE.brokers).replicas == {0: (2,)}
-    lost = plan_factor(1, {0: ObservedPartition(replicas=(0, 1), isr=())}, THREE.brokers)
+    assert planned(1, there((0, 1, 2)), isr=(2,)).replicas == {0: (2,)}
+    lost = planned(1, there((0, 1)), isr=())
     assert not lost.replicas
     assert lost.waits == ("a leader of 1 partition(s), to change the number of their replicas",)
 
 
 def test_a_smaller_factor_keeps_the_preferred_leader() -> None:
-    partitions = {
-        0: ObservedPartition(replicas=(2, 0, 1), isr=(2, 0, 1)),
-        1: ObservedPartition(replicas=(2,), isr=(2,)),
-    }
-    assert plan_factor(1, partitions, THREE.brokers).replicas == {0: (2,)}
+    assert planned(1, there((2, 0, 1), (2,))).replicas == {0: (2,)}
 
 
 def test_moves_under_way_are_left_alone() -> None:
-    moving = ObservedPartition(replicas=(0, 1), isr=(0,), adding=frozenset({1}), removing=frozenset({0}))
-    partitions = {0: moving, 1: ObservedPartition(replicas=(0,), isr=(0,))}
-    plan = plan_factor(2, partitions, THREE.brokers)
+    plan = planned(2, there((0, 1), (0,)), isr=(0,), adding=(1,), removing=(0,))
     assert plan.replicas.keys() == {1}
     assert plan.waits == ("the replicas of 1 of 2 partition(s) to be moved",)
 
 
 def test_a_bounded_number_moves_at_a_time() -> None:
-    many = {number: ObservedPartition(replicas=(0,), isr=(0,)) for number in range(IN_FLIGHT_MAX + 10)}
-    assert len(plan_factor(2, many, THREE.brokers).replicas) == IN_FLIGHT_MAX
+    many = there(*[(0,)] * (IN_FLIGHT_MAX + 10))
+    assert len(planned(2, many).replicas) == IN_FLIGHT_MAX
+
+
+def test_plans_of_one_look_leave_room_for_each_other() -> None:
+    """Limit and room hold for the topics together."""
+    brokers = (Broker(broker_id=0), Broker(broker_id=1, room_bytes=10))
+    partitions = [
+        replace(partition, size_bytes=6)
+        for topic_name in ("one", "two")
+        for partition in partitions_of({0: (0,)}, topic_name).values()
+    ]
+    assignment = Assignment(brokers, partitions)
+    first, second = (
+        ObservedTopic(topic_id=ID, partitions={0: partition}, config={}, assignment=assignment)
+        for partition in partitions
+    )
+    assert plan_factor(2, first, brokers).replicas == {0: (0, 1)}
+    plan = plan_factor(2, second, brokers)
+    assert not plan.replicas
+    assert plan.refusal is not None
+    assert plan.refusal.code == TOO_LITTLE_SPACE
+    assert (
+        "partition 0 (6 B) gets no other replica: broker(s) 1 would keep less than 10%"
+        in plan.refusal.message
+    )
 
 
 def test_too_few_brokers_are_told() -> None:
@@ -180,18 +210,20 @@ def test_too_few_brokers_are_told() -> None:
 
 
 def test_only_a_topic_that_the_resource_had_is_deleted() -> None:
-    (change,) = plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), HAD).changes
+    (change,) = plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), STORED).changes
     assert change == DeleteTopic(topic="orders", topic_id=ID)
-    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), NOT_HAD).changes
-    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), None, HAD).changes
-    assert not plan_topic_deletion(topic(), there((0,)), HAD).changes
+    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), there((0,)), NOTHING_STORED).changes
+    assert not plan_topic_deletion(topic(deletionPolicy="Delete"), None, STORED).changes
+    assert not plan_topic_deletion(topic(), there((0,)), STORED).changes
 
 
 def test_the_status_keeps_what_the_next_look_needs() -> None:
     plan = plan_topic(topic(config={"retention.ms": 1}), there((0,), retention_ms="1"), THREE)
-    had = HadTopic.of_status(plan.status)
-    assert had == HadTopic(is_had=True, topic_id=uuid_to_text(ID), config=frozenset({"retention.ms"}))
-    assert HadTopic.of_status({}) == NOT_HAD
+    stored = StoredTopic.of_status(plan.status)
+    assert stored == StoredTopic(
+        is_adopted=True, topic_id=uuid_to_text(ID), config=frozenset({"retention.ms"})
+    )
+    assert StoredTopic.of_status({}) == NOTHING_STORED
 
 
 @pytest.mark.parametrize(

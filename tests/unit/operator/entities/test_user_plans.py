@@ -7,14 +7,13 @@ from kit.kafka_model import kafka_of
 from quorate_operator.entities.users import (
     NO_AUTHORIZER,
     NO_CERTIFICATES,
-    NOT_HAD,
+    NOTHING_STORED,
     RESERVED,
     SECRET_MISSING,
     SECRET_TAKEN,
     AddAcls,
     AlterQuotas,
     DeleteCredentials,
-    HadUser,
     KeepCertificate,
     MakeSecret,
     ObservedCertificate,
@@ -22,6 +21,7 @@ from quorate_operator.entities.users import (
     ObservedUser,
     RemoveAcls,
     SetCredentials,
+    StoredUser,
     acl_in_words,
     bindings_of,
     plan_user,
@@ -67,7 +67,7 @@ def secret(version: str = "s/1", password: str | None = PASSWORD, *, is_own: boo
     return ObservedSecret(version=version, password=password, is_own=is_own)
 
 
-HAD = HadUser(is_had=True, mechanism=SCRAM, secret_version="s/1")
+STORED = StoredUser(is_adopted=True, mechanism=SCRAM, secret_version="s/1")
 
 
 def test_a_secret_is_made_and_then_its_password_is_set() -> None:
@@ -75,12 +75,14 @@ def test_a_secret_is_made_and_then_its_password_is_set() -> None:
     (made,) = plan_user(asked, ObservedUser(), KAFKA).changes
     assert isinstance(made, MakeSecret)
     assert made.text == "make the Secret alice with a random password"
-    plan = plan_user(asked, ObservedUser(secret=secret()), KAFKA, had=HadUser(is_had=True, mechanism=SCRAM))
+    plan = plan_user(
+        asked, ObservedUser(secret=secret()), KAFKA, stored=StoredUser(is_adopted=True, mechanism=SCRAM)
+    )
     (change,) = plan.changes
     assert isinstance(change, SetCredentials)
     assert (change.user, change.mechanism, change.password) == ("alice", SCRAM, PASSWORD)
     done = ObservedUser(secret=secret(), mechanisms=frozenset({SCRAM}))
-    assert not plan_user(asked, done, KAFKA, had=HAD).changes
+    assert not plan_user(asked, done, KAFKA, stored=STORED).changes
 
 
 def test_no_text_has_the_password() -> None:
@@ -94,22 +96,26 @@ def test_no_text_has_the_password() -> None:
 def test_another_secret_or_lost_credentials_are_set_again() -> None:
     there = frozenset({SCRAM})
     changed = ObservedUser(secret=secret("s/2"), mechanisms=there)
-    assert [type(change) for change in plan_user(scram(), changed, KAFKA, had=HAD).changes] == [
+    assert [type(change) for change in plan_user(scram(), changed, KAFKA, stored=STORED).changes] == [
         SetCredentials
     ]
     lost = ObservedUser(secret=secret())
-    assert [type(change) for change in plan_user(scram(), lost, KAFKA, had=HAD).changes] == [SetCredentials]
+    assert [type(change) for change in plan_user(scram(), lost, KAFKA, stored=STORED).changes] == [
+        SetCredentials
+    ]
 
 
 def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:
     before = ObservedUser(secret=secret(), mechanisms=frozenset({OTHER}))
-    had = HadUser(is_had=True, mechanism=OTHER, secret_version="s/1")
-    assert [type(change) for change in plan_user(scram(), before, KAFKA, had=had).changes] == [SetCredentials]
+    stored = StoredUser(is_adopted=True, mechanism=OTHER, secret_version="s/1")
+    assert [type(change) for change in plan_user(scram(), before, KAFKA, stored=stored).changes] == [
+        SetCredentials
+    ]
     both = ObservedUser(secret=secret(), mechanisms=frozenset({SCRAM, OTHER}))
-    (closed,) = plan_user(scram(), both, KAFKA, had=HAD).changes
+    (closed,) = plan_user(scram(), both, KAFKA, stored=STORED).changes
     assert closed == DeleteCredentials(user="alice", mechanisms=(OTHER,))
     assert closed.text == "delete the credentials of alice for SCRAM-SHA-256"
-    none = plan_user(user(), both, KAFKA, had=HAD)
+    none = plan_user(user(), both, KAFKA, stored=STORED)
     assert none.changes == (DeleteCredentials(user="alice", mechanisms=(SCRAM,)),)
     assert none.status["mechanism"] == SCRAM, "it is known until it is gone"
     assert not plan_user(user(), both, KAFKA).changes, "credentials that others set stay"
@@ -135,7 +141,7 @@ def test_secrets_that_can_not_be_used(
 
 
 def test_acls_are_those_of_the_spec_and_no_others() -> None:
-    """What somebody added goes, what is missing comes."""
+    """What another client added goes, what is missing comes."""
     asked = user(acls=[READ, DENY])
     (add,) = plan_user(asked, ObservedUser(), KAFKA).changes
     assert isinstance(add, AddAcls)
@@ -199,15 +205,15 @@ def test_a_deletion_revokes_what_the_spec_names() -> None:
         mechanisms=frozenset({SCRAM, OTHER}), acls=acls, quotas={"producer_byte_rate": 5.0}, secret=secret()
     )
     whole = user(authentication={"type": "scram-sha-512"}, acls=[READ], quotas={})
-    assert plan_user_deletion(whole, observed, HAD).changes == (
+    assert plan_user_deletion(whole, observed, STORED).changes == (
         DeleteCredentials(user="alice", mechanisms=(SCRAM,)),
         RemoveAcls(bindings=tuple(sorted(acls))),
         AlterQuotas(user="alice", values={"producer_byte_rate": None}, present={"producer_byte_rate": 5.0}),
     )
-    assert not plan_user_deletion(whole, ObservedUser(acls=None), HAD).changes
-    assert not plan_user_deletion(user(), observed, HadUser(is_had=True)).changes
-    assert not plan_user_deletion(whole, observed, NOT_HAD).changes
-    assert not plan_user_deletion(user(acls=[], deletionPolicy="Retain"), observed, HAD).changes
+    assert not plan_user_deletion(whole, ObservedUser(acls=None), STORED).changes
+    assert not plan_user_deletion(user(), observed, StoredUser(is_adopted=True)).changes
+    assert not plan_user_deletion(whole, observed, NOTHING_STORED).changes
+    assert not plan_user_deletion(user(acls=[], deletionPolicy="Retain"), observed, STORED).changes
 
 
 def test_the_secret_goes_with_its_user() -> None:
@@ -251,7 +257,7 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("observed", "code", "told"),
+    ("observed", "code", "expected"),
     [
         (
             ObservedUser(certificate=ObservedCertificate(unusable="this Kubernetes has no Certificate")),
@@ -266,13 +272,13 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
         (ObservedUser(secret=secret()), SECRET_TAKEN, "the Secret alice is not that of the certificate"),
     ],
 )
-def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, told: str) -> None:
+def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, expected: str) -> None:
     plan = plan_user(
         user(authentication={"type": "tls", "issuerRef": {"name": "ca"}}, acls=[READ]), observed, KAFKA
     )
     (refusal,) = plan.refusals
     assert refusal.code == code
-    assert told in refusal.message
+    assert expected in refusal.message
     assert [type(change) for change in plan.changes] == [AddAcls]
 
 
