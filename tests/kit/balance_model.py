@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from quorate_operator.entities.balance_facts import (
     CancelMoves,
@@ -12,6 +13,8 @@ from quorate_operator.entities.balance_facts import (
     SetThrottled,
 )
 from quorate_operator.entities.plan import Change
+from quorate_operator.models.manifests import load_entity
+from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
 
 
@@ -120,3 +123,14 @@ def scaled_up(old: int = 2, new: int = 1, partitions: int = 12, factor: int = 2)
             partition=key, replicas=replicas, isr=replicas, leader=replicas[0], size_bytes=100
         )
     return BalanceModel(brokers=brokers, partitions=there)
+
+
+def rebalance(annotations: Mapping[str, str] | None = None, **spec: Any) -> KafkaRebalance:
+    """A resource as the API server has it."""
+    body = {
+        "apiVersion": "quorate.dev/v1alpha1",
+        "kind": "KafkaRebalance",
+        "metadata": {"name": "even", "namespace": "kafka", "annotations": dict(annotations or {})},
+        "spec": {"cluster": "quorum", **spec},
+    }
+    return load_entity(body, "test")

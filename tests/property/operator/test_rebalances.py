@@ -1,12 +1,11 @@
 """A KafkaRebalance from proposal to the end, whenever its operator dies and whatever happens meanwhile."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.balance_model import BalanceModel, scaled_up, spread_of
+from kit.balance_model import BalanceModel, rebalance, scaled_up, spread_of
 from quorate_operator.entities.balance import BALANCED, READY, STOPPED, needs_all, plan_rebalancing
 from quorate_operator.entities.balance_facts import (
     FOLLOWER_REPLICAS,
@@ -17,23 +16,11 @@ from quorate_operator.entities.balance_facts import (
 )
 from quorate_operator.entities.plan import EntityPlan
 from quorate_operator.handlers.entities.statuses import Verdict, entity_status
-from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import ANNOTATION_APPROVE, KafkaRebalance
 from quorate_operator.placement.cluster import Broker, PartitionId
 
 LOOKS_MAX = 400
 THEIRS = {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "*"}
-
-
-def rebalance(annotations: Mapping[str, str] | None = None, **spec: Any) -> KafkaRebalance:
-    """A resource as the API server has it."""
-    body = {
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "KafkaRebalance",
-        "metadata": {"name": "even", "namespace": "kafka", "annotations": dict(annotations or {})},
-        "spec": {"cluster": "quorum", **spec},
-    }
-    return load_entity(body, "test")
 
 
 class Bench:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from kit.balance_model import rebalance
 from quorate_operator.entities.balance import BALANCED, READY, REBALANCING, plan_rebalancing
 from quorate_operator.entities.balance_facts import (
     DIRECTORY_RATE,
@@ -12,24 +13,12 @@ from quorate_operator.entities.balance_facts import (
     StoredRebalance,
 )
 from quorate_operator.entities.plan import EntityPlan
-from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.placement.cluster import Broker, ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.cluster import Address
 
 KEYS = tuple(PartitionId("t", number) for number in range(4))
 AT = Address("10.0.0.1", 9092)
-
-
-def rebalance(**spec: Any) -> KafkaRebalance:
-    """A resource that is approved at once."""
-    body = {
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "KafkaRebalance",
-        "metadata": {"name": "even", "namespace": "kafka"},
-        "spec": {"cluster": "quorum", "approval": "Auto", **spec},
-    }
-    return load_entity(body, "test")
 
 
 def observed(first: int, incoming: int = 0, **rates: str) -> ObservedBalance:
@@ -64,7 +53,7 @@ def reconcile(resource: KafkaRebalance, seen: ObservedBalance, status: dict[str,
 
 def test_directories_are_previewed_and_wait_for_approval() -> None:
     status: dict[str, Any] = {}
-    plan = reconcile(rebalance(approval="Manual"), observed(first=4), status)
+    plan = reconcile(rebalance(), observed(first=4), status)
     assert (plan.state, plan.changes) == (READY, ())
     assert (status["proposal"]["directoryReplicas"], status["proposal"]["directoryBytes"]) == (2, 20)
     assert "2 replica(s) move between directories, which copies 20 B" in plan.waits[0]
@@ -72,7 +61,7 @@ def test_directories_are_previewed_and_wait_for_approval() -> None:
 
 def test_slices_are_requested_one_after_the_other() -> None:
     """At most a slice moves, throttled, and the end is reported and leaves no throttle."""
-    resource = rebalance(partitionsAtATime=1, throttleBytesPerSecond=5)
+    resource = rebalance(approval="Auto", partitionsAtATime=1, throttleBytesPerSecond=5)
     status: dict[str, Any] = {}
     assert reconcile(resource, observed(first=4), status).goes_on
     plan = reconcile(resource, observed(first=4), status)
@@ -93,5 +82,5 @@ def test_slices_are_requested_one_after_the_other() -> None:
 def test_a_broker_whose_directories_are_unknown_is_left_alone() -> None:
     status: dict[str, Any] = {}
     seen = replace(observed(first=4), directories={}, addresses={})
-    assert reconcile(rebalance(), seen, status).state == BALANCED
+    assert reconcile(rebalance(approval="Auto"), seen, status).state == BALANCED
     assert "directoryReplicas" not in status["proposal"] or not status["proposal"]["directoryReplicas"]

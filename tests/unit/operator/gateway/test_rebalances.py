@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from kit.balance_model import rebalance
 from kit.scripted_admin import ScriptedAdmin
 from quorate_admin.config import Address as AdminAddress
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
@@ -34,8 +35,6 @@ from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.entities.topics import ObservedTopic
 from quorate_operator.gateway.rebalances import DEFAULTS, change_rebalance, observe_rebalance
 from quorate_operator.gateway.topics import observe_assignment, observe_topics
-from quorate_operator.models.manifests import load_entity
-from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.placement.cluster import Broker, PartitionId
 from quorate_operator.placement.goals import Move
 from quorate_operator.planning.cluster import Address
@@ -45,17 +44,6 @@ ADDRESSES = {number: Address(f"10.0.0.{number}", 9092) for number in (1, 2)}
 KAFKA = ObservedKafka(cluster_id="c", brokers=(), decommissioned=frozenset({2}), addresses=ADDRESSES)
 A0, A1, B0 = PartitionId("a", 0), PartitionId("a", 1), PartitionId("b", 0)
 GIB = 1024**3
-
-
-def rebalance() -> KafkaRebalance:
-    """A resource."""
-    body = {
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "KafkaRebalance",
-        "metadata": {"name": "even", "namespace": "kafka"},
-        "spec": {"cluster": "quorum"},
-    }
-    return load_entity(body, "test")
 
 
 def topic(name: str, *replicas: tuple[int, ...]) -> TopicDescription:
