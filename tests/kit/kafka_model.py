@@ -4,10 +4,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from quorate_operator.entities.plan import (
-    Change,
-    ObservedKafka,
-)
+from quorate_operator.entities.plan import Change, ObservedKafka
 from quorate_operator.entities.topics import (
     AddPartitions,
     AlterConfig,

@@ -25,7 +25,7 @@ from quorate_operator.entities.balance_facts import (
     SetThrottled,
     StoredRebalance,
 )
-from quorate_operator.entities.plan import Change, EntityPlan, Refusal
+from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.models.rebalances import (
     ANNOTATION_APPROVE,
     ANNOTATION_REFRESH,
@@ -39,7 +39,7 @@ from quorate_operator.models.rebalances import (
 from quorate_operator.placement.cluster import Broker, PartitionId
 from quorate_operator.placement.directories import DirectoryMove, even_directories, incoming_replicas
 from quorate_operator.placement.goals import Goals, Mode, Move, RebalancePlan, is_movable, plan_moves
-from quorate_operator.planning.steps import format_bytes
+from quorate_operator.planning.steps import Refusal, format_bytes
 
 WAITING, READY, REBALANCING = "Waiting", "ProposalReady", "Rebalancing"
 STOPPING, STOPPED, BALANCED = "Stopping", "Stopped", "Balanced"

@@ -1,4 +1,4 @@
-"""The types that topics, users and rebalances share: the cluster as brokers describe it, changes, refusals, plans."""
+"""The types that topics, users and rebalances share: the cluster as brokers describe it, changes, plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from quorate_operator.placement.cluster import Broker
 from quorate_operator.planning.cluster import Address
+from quorate_operator.planning.steps import Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +28,6 @@ class Change(Protocol):
     @property
     def text(self) -> str:
         """The change in words, with the old and the new value, in one line without secrets."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A requested change that is not made: `code` for programs, `message` for people."""
-
-    code: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

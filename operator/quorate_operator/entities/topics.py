@@ -9,12 +9,12 @@ from uuid import UUID
 
 from quorate_protocol.uuids import uuid_to_text
 
-from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka, Refusal
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.placement.assignment import Assignment
 from quorate_operator.placement.cluster import FREE_SHARE_MIN, Broker, ObservedPartition
 from quorate_operator.placement.goals import change_factor
-from quorate_operator.planning.steps import format_bytes
+from quorate_operator.planning.steps import Refusal, format_bytes
 
 CANT_SHRINK = "PartitionsCantShrink"
 TOO_FEW_BROKERS = "TooFewBrokers"

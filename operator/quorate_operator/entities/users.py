@@ -7,9 +7,10 @@ from typing import Any, Final, Self
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
-from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka, Refusal
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.models.entities import PASSWORD
 from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
+from quorate_operator.planning.steps import Refusal
 
 RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_TAKEN, NO_CERTIFICATES = (
     "ReservedUser",

@@ -8,11 +8,7 @@ from kit.operator_model.steps import apply
 from kit.operator_model.wish import Wish
 from kit.operator_model.world import REGISTRATION_LEVEL, Node, Partition, World
 from quorate_operator.placement.cluster import PartitionId
-from quorate_operator.planning.cluster import (
-    DesiredCluster,
-    Lifecycle,
-    Role,
-)
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, Plan, StopNode
 from quorate_protocol.features import metadata_version_named

@@ -17,13 +17,7 @@ from kit.operator_model.world import (
     Voter,
     World,
 )
-from quorate_operator.planning.cluster import (
-    DesiredCluster,
-    Formation,
-    Lifecycle,
-    Publication,
-    Role,
-)
+from quorate_operator.planning.cluster import DesiredCluster, Formation, Lifecycle, Publication, Role
 from quorate_operator.planning.steps import (
     Action,
     AddVoter,

@@ -8,11 +8,7 @@ from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, Re
 from quorate_admin.types.partitions import LogDirDescription, ReplicaInfo, TopicPartition
 from quorate_operator.gateway import facts
 from quorate_operator.placement.cluster import ObservedDirectory, PartitionId
-from quorate_operator.planning.cluster import (
-    Address,
-    BrokerLoad,
-    Role,
-)
+from quorate_operator.planning.cluster import Address, BrokerLoad, Role
 from quorate_protocol.image.views import min_insync_replicas
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text

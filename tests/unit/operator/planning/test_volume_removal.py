@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 from kit.scenarios import REVISION, Situation, briefly, healthy
 from quorate_operator.placement.cluster import IN_FLIGHT_MAX, ObservedDirectory, PartitionId
-from quorate_operator.planning.cluster import (
-    NodeState,
-    ObservedVolume,
-    RolloutPolicy,
-    VolumePolicy,
-)
+from quorate_operator.planning.cluster import NodeState, ObservedVolume, RolloutPolicy, VolumePolicy
 from quorate_operator.planning.steps import CordonDirectories, MoveReplicas, ReleaseVolume
 from quorate_operator.planning.volumes import VOLUMES, used_volumes, volumes_revision
 
