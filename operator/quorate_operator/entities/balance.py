@@ -136,14 +136,14 @@ class _Pass:
                 size_bytes=done.size_bytes + sum(move.moved_bytes for move in there),
             ),
         )
-        return self._plan(REBALANCING, goes_on=True, waits=(_NEXT_SLICE,))
+        return self._plan(REBALANCING, continues=True, waits=(_NEXT_SLICE,))
 
     def _abandon(self) -> EntityPlan:
         """Gives up a slice that was not begun."""
         changes = self._unthrottle()
         if not changes:
             self.stored = replace(self.stored, slice=(), slice_state=None)
-        return self._plan(REBALANCING, changes, goes_on=True, waits=(_NEXT_SLICE,))
+        return self._plan(REBALANCING, changes, continues=True, waits=(_NEXT_SLICE,))
 
     def _request(self, moves: Sequence[Move]) -> EntityPlan:
         rate_changes, rates = self._rate_changes(self.resource.spec.rate_bytes)
@@ -287,7 +287,7 @@ class _Pass:
         if not proposal.is_approved:
             wait = (_approval_text(proposal),) if plan.moves or between else ()
             return self._plan(READY, rate_changes, waits=wait, refusals=refusals, rates=rates)
-        return self._plan(REBALANCING, goes_on=True, waits=(_NEXT_SLICE,), refusals=refusals)
+        return self._plan(REBALANCING, continues=True, waits=(_NEXT_SLICE,), refusals=refusals)
 
     def _carry_out(self, proposal: ProposalStatus) -> EntityPlan:
         obstacle = self._obstacle()
@@ -373,7 +373,7 @@ class _Pass:
         waits: Sequence[str] = (),
         refusals: Sequence[Refusal] = (),
         rates: tuple[int, ...] | None = None,
-        goes_on: bool = False,
+        continues: bool = False,
     ) -> EntityPlan:
         if rates is not None:
             self.stored = replace(self.stored, rates=rates)
@@ -383,7 +383,7 @@ class _Pass:
             refusals=tuple(refusals),
             status=self.stored.status(phase),
             state=phase,
-            goes_on=goes_on,
+            continues=continues,
         )
 
 

@@ -46,5 +46,5 @@ class EntityPlan:
     """A note that is reported once, as an Event: for instance that the topic existed already."""
     state: str | None = None
     """The reason of its conditions, for a kind that has states of its own. Its changes are not reported as drift."""
-    goes_on: bool = False
-    """Whether the next look is due as soon as after a change."""
+    continues: bool = False
+    """Whether the next pass is due as soon as after a change."""

@@ -192,7 +192,7 @@ def next_moves(addresses: Addresses) -> Moves:
 
 @dataclass(slots=True)
 class _Moving:
-    """Computes the moves of one look."""
+    """Computes the moves of one pass."""
 
     addresses: Addresses
     refusals: list[Refusal] = field(default_factory=list)
@@ -233,11 +233,11 @@ class _Moving:
             if len(slots) == 1:
                 continue
             self.refused |= {slot.id for slot in slots}
-            who = " and ".join(f"{slot.node.label} ({slot.listener})" for slot in slots)
+            names = " and ".join(f"{slot.node.label} ({slot.listener})" for slot in slots)
             self.refusals.append(
                 Refusal(
                     code="AddressConflict",
-                    message=f"{address} is the address of {who}: each needs one of its own; see "
+                    message=f"{address} is the address of {names}: each needs one of its own; see "
                     "listeners[].advertisedHost, advertisedPort and interimHost, where {nodeId} makes names unique",
                 )
             )

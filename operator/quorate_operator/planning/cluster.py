@@ -363,7 +363,7 @@ class KafkaFacts:
     """The levels of loggers that the manifest names and the node has, by node and logger. Nodes that did not answer
     are missing."""
     answering: frozenset[int] = frozenset()
-    """The brokers that answered for themselves in this look, and know themselves unfenced."""
+    """The brokers that answered for themselves in this pass, and know themselves unfenced."""
     directories: Mapping[int, Mapping[str, ObservedDirectory]] = field(default_factory=dict)
     """Log directories by path, of those brokers of which they were asked for and that answered."""
     cordoned: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -416,7 +416,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formation:
-    """The identity of the cluster, settled and stored before the first node was created.
+    """The identity of the cluster, decided and stored before the first node was created.
 
     `initial_voters` has the directory ids of the first disks by node id. `is_formed`: a leader was seen; from then
     on, an empty disk joins and never forms. RebuildQuorum stores a new one: the survivor as the only initial voter,

@@ -1,6 +1,6 @@
 """Forms a cluster once, and gives nodes their storage.
 
-UNSETTLED  nothing exists: the identity is settled and stored first
+UNSETTLED  nothing exists: the identity is decided and stored first
 FORMING    the first voters get their disks, all of them before one starts; so a controller that has run and has no
            disk is never formatted as a first voter again
 FORMED     a leader was seen: an empty disk joins as a new voter, see `membership`

@@ -86,7 +86,7 @@ def stop_all(
         else ("controllers", "while there is no leader")
     )
     steps: list[Step] = []
-    for node_ids, allowed_ms, who, order in (
+    for node_ids, allowed_ms, group, order in (
         (brokers, brokers_ms, "brokers", "first"),
         (followers, None, *others),
         (leader, None, "the active controller", "last"),
@@ -94,12 +94,12 @@ def stop_all(
         if not node_ids:
             continue
         if steps:
-            steps.append(wait_for(f"the turn of {who}"))
+            steps.append(wait_for(f"the turn of {group}"))
         steps += [
             StopNode(
                 node_id=node_id,
                 grace_ms=allowed_ms or grace_ms(node_id),
-                reason=f"{reason}, {who} {order}",
+                reason=f"{reason}, {group} {order}",
             )
             for node_id in node_ids
         ]

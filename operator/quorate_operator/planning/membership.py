@@ -47,7 +47,7 @@ def plan_membership(desired: DesiredCluster, observed: ObservedCluster) -> Part:
         return Part()
     if not view.is_dynamic:
         return _static(desired, view)
-    return merge((_change(desired, observed, view), _goodbye(desired, observed, view)))
+    return merge((_change(desired, observed, view), _retire(desired, observed, view)))
 
 
 def is_changing(desired: DesiredCluster, observed: ObservedCluster) -> bool:
@@ -164,7 +164,7 @@ def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | 
     )
 
 
-def _goodbye(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
+def _retire(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
     """Plans for controllers that are no longer voters and are not desired."""
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     return merge(

@@ -1,8 +1,9 @@
 """Registrations of controllers that are gone: ghosts (KIP-1312).
 
-`judge` decides who is a ghost, by the same definition as the doctor; `may_be_removed` is the planner's guard. From
-metadata.version 33 on, a ghost is unregistered. Below, it stays unless its range blocks a desired upgrade or its
-addresses are needed: then it is registered again with the cluster's range and no endpoints (ADR 9).
+`judge` decides which registrations are ghosts, by the same definition as the doctor; `may_be_removed` is the
+planner's guard. From metadata.version 33 on, a ghost is unregistered. Below, it stays unless its range blocks a
+desired upgrade or its addresses are needed: then it is registered again with the cluster's range and no endpoints
+(ADR 9).
 """
 
 from quorate_admin.diagnosis import ClusterFacts, JudgedReplica, NodeKind, RegisteredNode, supports

@@ -265,7 +265,7 @@ class Refusal(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """A restart that waits for a maintenance window. It is no step: until then, the cluster counts as settled."""
+    """A restart that waits for a maintenance window. It is no step: until then, the cluster counts as reconciled."""
 
     node_id: int
     reason: str

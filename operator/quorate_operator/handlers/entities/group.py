@@ -381,7 +381,7 @@ class EntityGroup:
             return self._pace.after_failures(max(1, member.failures_in_a_row))
         if verdict.is_paused or verdict.failure is not None:
             return self._pace.asleep_ms
-        if has_changed or (verdict.plan is not None and verdict.plan.goes_on):
+        if has_changed or (verdict.plan is not None and verdict.plan.continues):
             return self._pace.working_ms
         return WAITING_MS if verdict.plan is not None and verdict.plan.waits else self._pace.settled_ms
 

@@ -63,7 +63,7 @@ def test_slices_are_requested_one_after_the_other() -> None:
     """At most a slice moves, throttled, and the end is reported and leaves no throttle."""
     resource = rebalance(approval="Auto", partitionsAtATime=1, throttleBytesPerSecond=5)
     status: dict[str, Any] = {}
-    assert reconcile(resource, observed(first=4), status).goes_on
+    assert reconcile(resource, observed(first=4), status).continues
     plan = reconcile(resource, observed(first=4), status)
     rates, move = plan.changes
     assert rates == SetRates(rates={DIRECTORY_RATE: "5"})
