@@ -222,6 +222,9 @@ def rebalance(goals: Goals) -> Callable[[World], bool]:
                 for index, replicas in enumerate(of.replicas)
                 if world.removed.isdisjoint(replicas)
             )
+        if goals.mode is Mode.FULL:
+            # Room that the previous plan has freed allows a more even cluster; `settle` asserts that this ends.
+            world.left.clear()
         return world.move({move.partition: move.target for move in moves})
 
     return goal
