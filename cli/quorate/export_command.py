@@ -95,7 +95,7 @@ async def _exported(
 
 async def _topics(admin: "AdminClient", target: dict[str, Any]) -> list[dict[str, Any]]:
     from quorate_admin.errors import ServerError
-    from quorate_operator.entities.exporting import topic_manifest
+    from quorate_operator.entities.export import topic_manifest
     from quorate_operator.gateway.topics import observe_topics
 
     found = []
@@ -108,7 +108,7 @@ async def _topics(admin: "AdminClient", target: dict[str, Any]) -> list[dict[str
 
 
 async def _users(admin: "AdminClient", target: dict[str, Any], warnings: list[str]) -> list[dict[str, Any]]:
-    from quorate_operator.entities.exporting import user_manifest
+    from quorate_operator.entities.export import user_manifest
     from quorate_operator.entities.users import ObservedUser
     from quorate_operator.gateway.users import observe_users
 

@@ -2,27 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from quorate_operator.entities.balance_facts import (
     CancelMoves,
     ElectLeaders,
     MoveReplicas,
     ObservedBalance,
-    Reassignment,
     SetRates,
     SetThrottled,
 )
 from quorate_operator.entities.plan import Change
-from quorate_operator.planning.cluster import PartitionId
-from quorate_operator.rebalancing.cluster import BrokerState, PartitionState
+from quorate_operator.models.manifests import load_entity
+from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
 
 
 @dataclass(slots=True)
 class BalanceModel:
     """Refuses what a cluster refuses."""
 
-    brokers: tuple[BrokerState, ...]
-    partitions: dict[PartitionId, PartitionState]
+    brokers: tuple[Broker, ...]
+    partitions: dict[PartitionId, ObservedPartition]
     moving: dict[PartitionId, tuple[int, ...]] = field(default_factory=dict)
     rates: dict[str, str] = field(default_factory=dict)
     throttled: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -33,13 +34,22 @@ class BalanceModel:
         """The cluster as the gateway reports it."""
         return ObservedBalance(
             brokers=self.brokers,
-            partitions={
-                key: replace(one, replicas=self.moving[key], is_moving=True) if key in self.moving else one
-                for key, one in self.partitions.items()
-            },
-            moving={key: Reassignment(target=frozenset(one)) for key, one in self.moving.items()},
+            partitions={key: self._described(partition) for key, partition in self.partitions.items()},
             rates=dict(self.rates),
-            throttled={topic: dict(one) for topic, one in self.throttled.items()},
+            throttled={topic: dict(values) for topic, values in self.throttled.items()},
+        )
+
+    def _described(self, partition: ObservedPartition) -> ObservedPartition:
+        """A partition with the replicas that its reassignment adds and removes."""
+        target = self.moving.get(partition.partition)
+        if target is None:
+            return partition
+        removing = tuple(replica for replica in partition.replicas if replica not in target)
+        return replace(
+            partition,
+            replicas=(*target, *removing),
+            adding=tuple(replica for replica in target if replica not in partition.replicas),
+            removing=removing,
         )
 
     def apply(self, change: Change) -> None:
@@ -60,28 +70,28 @@ class BalanceModel:
                     del self.moving[key]
             case ElectLeaders(partitions=partitions):
                 for key in partitions:
-                    one = self.partitions[key]
-                    assert one.replicas[0] in one.isr, "PREFERRED_LEADER_NOT_AVAILABLE"
-                    self.partitions[key] = replace(one, leader=one.replicas[0])
+                    partition = self.partitions[key]
+                    assert partition.replicas[0] in partition.isr, "PREFERRED_LEADER_NOT_AVAILABLE"
+                    self.partitions[key] = replace(partition, leader=partition.replicas[0])
             case _:
                 raise AssertionError(f"{change!r}: no request does this")
 
     def _move(self, key: PartitionId, target: tuple[int, ...]) -> None:
-        one = self.partitions[key]
-        assert len(target) == len(set(target)) == len(one.replicas), "INVALID_REPLICATION_FACTOR"
+        partition = self.partitions[key]
+        assert len(target) == len(set(target)) == len(partition.replicas), "INVALID_REPLICATION_FACTOR"
         assert set(target) <= {broker.broker_id for broker in self.brokers}
         assert self.moving.get(key, target) == target, "somebody else's"
-        if set(target) == set(one.replicas):
-            self.partitions[key] = replace(one, replicas=target)
+        if set(target) == set(partition.replicas):
+            self.partitions[key] = replace(partition, replicas=target)
         else:
             self.moving[key] = target
 
     def complete(self, number: int | None = None) -> None:
         """Complete this number of reassignments; None for all."""
         for key in list(self.moving)[:number]:
-            target, one = self.moving.pop(key), self.partitions[key]
-            leader = one.leader if one.leader in target else target[0]
-            self.partitions[key] = replace(one, replicas=target, isr=target, leader=leader)
+            target, partition = self.moving.pop(key), self.partitions[key]
+            leader = partition.leader if partition.leader in target else target[0]
+            self.partitions[key] = replace(partition, replicas=target, isr=target, leader=leader)
             self.moved += 1
 
 
@@ -95,7 +105,7 @@ def _set(values: dict[str, str], changes: Mapping[str, str | None]) -> None:
 
 def spread_of(model: BalanceModel) -> int:
     """The difference between the most and the fewest replicas of brokers that stay."""
-    counts = {one.broker_id: 0 for one in model.brokers if not one.is_leaving}
+    counts = {broker.broker_id: 0 for broker in model.brokers if not broker.is_decommissioned}
     for partition in model.partitions.values():
         for broker in partition.replicas:
             counts[broker] = counts.get(broker, 0) + 1
@@ -104,12 +114,23 @@ def spread_of(model: BalanceModel) -> int:
 
 def scaled_up(old: int = 2, new: int = 1, partitions: int = 12, factor: int = 2) -> BalanceModel:
     """A cluster to which brokers were added."""
-    brokers = tuple(BrokerState(broker_id=number) for number in range(old + new))
+    brokers = tuple(Broker(broker_id=number) for number in range(old + new))
     there = {}
     for number in range(partitions):
         key = PartitionId(f"t{number % 2}", number)
         replicas = tuple((number + place) % old for place in range(factor))
-        there[key] = PartitionState(
+        there[key] = ObservedPartition(
             partition=key, replicas=replicas, isr=replicas, leader=replicas[0], size_bytes=100
         )
     return BalanceModel(brokers=brokers, partitions=there)
+
+
+def rebalance(annotations: Mapping[str, str] | None = None, **spec: Any) -> KafkaRebalance:
+    """A resource as the API server has it."""
+    body = {
+        "apiVersion": "quorate.dev/v1alpha1",
+        "kind": "KafkaRebalance",
+        "metadata": {"name": "even", "namespace": "kafka", "annotations": dict(annotations or {})},
+        "spec": {"cluster": "quorum", **spec},
+    }
+    return load_entity(body, "test")

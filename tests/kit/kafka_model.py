@@ -1,11 +1,10 @@
 """A model of a topic in a cluster: changes are carried out, reassignments complete later."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from quorate_operator.entities.factor import ObservedPartition
-from quorate_operator.entities.plan import Broker, Change, ObservedKafka
+from quorate_operator.entities.plan import Change, ObservedKafka
 from quorate_operator.entities.topics import (
     AddPartitions,
     AlterConfig,
@@ -14,6 +13,7 @@ from quorate_operator.entities.topics import (
     ObservedTopic,
     ReassignReplicas,
 )
+from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
 
 PARTITIONS_DEFAULT = 1
 
@@ -28,10 +28,20 @@ def kafka_of(
         cluster_id="c",
         reserved=reserved,
         brokers=tuple(
-            Broker(broker_id=number, rack=rack, is_usable=number not in unusable)
+            Broker(broker_id=number, rack=rack, is_in_service=number not in unusable)
             for number, rack in enumerate(racks)
         ),
     )
+
+
+def partitions_of(
+    replicas: Mapping[int, tuple[int, ...]], topic: str = "orders"
+) -> dict[int, ObservedPartition]:
+    """Partitions of a topic with these replicas, all in sync, by number."""
+    return {
+        number: ObservedPartition(partition=PartitionId(topic, number), replicas=brokers, isr=brokers)
+        for number, brokers in replicas.items()
+    }
 
 
 class TopicModel:
@@ -49,10 +59,9 @@ class TopicModel:
                 assert self.topic is None
                 factor = change.replication_factor or 1
                 partitions = change.partitions or PARTITIONS_DEFAULT
-                placed = self._placed(factor)
                 self.topic = ObservedTopic(
                     topic_id=uuid.UUID(int=1),
-                    partitions=dict.fromkeys(range(partitions), placed),
+                    partitions=self._placed(range(partitions), factor),
                     config=dict(change.config),
                 )
             case DeleteTopic():
@@ -60,8 +69,9 @@ class TopicModel:
             case AddPartitions():
                 topic = self._there()
                 assert change.count > len(topic.partitions)
-                placed = self._placed(len(topic.partitions[0].replicas))
-                added = dict.fromkeys(range(len(topic.partitions), change.count), placed)
+                added = self._placed(
+                    range(len(topic.partitions), change.count), len(topic.partitions[0].replicas)
+                )
                 self.topic = replace(topic, partitions={**topic.partitions, **added})
             case AlterConfig():
                 topic = self._there()
@@ -77,11 +87,11 @@ class TopicModel:
                     assert not before.is_moving
                     assert len(set(replicas)) == len(replicas) > 0
                     assert {*replicas} <= {broker.broker_id for broker in self._kafka.brokers}
-                    partitions[number] = ObservedPartition(
+                    partitions[number] = replace(
+                        before,
                         replicas=(*dict.fromkeys((*replicas, *before.replicas)),),
-                        isr=before.isr,
-                        adding=frozenset(replicas) - {*before.replicas},
-                        removing=frozenset(before.replicas) - {*replicas},
+                        adding=tuple(replica for replica in replicas if replica not in before.replicas),
+                        removing=tuple(replica for replica in before.replicas if replica not in replicas),
                     )
                 self.topic = replace(topic, partitions=partitions)
                 moving = sum(partition.is_moving for partition in partitions.values())
@@ -99,17 +109,21 @@ class TopicModel:
         assert self.topic is not None
         return self.topic
 
-    def _placed(self, factor: int) -> ObservedPartition:
-        ids = [broker.broker_id for broker in self._kafka.brokers if broker.is_usable][:factor]
+    def _placed(self, numbers: Iterable[int], factor: int) -> dict[int, ObservedPartition]:
+        ids = tuple(broker.broker_id for broker in self._kafka.brokers if broker.takes_replicas)[:factor]
         assert len(ids) == factor, "INVALID_REPLICATION_FACTOR"
-        return ObservedPartition(replicas=tuple(ids), isr=tuple(ids))
+        return partitions_of(dict.fromkeys(numbers, ids))
 
 
 def _moved(partition: ObservedPartition) -> ObservedPartition:
     if not partition.is_moving:
         return partition
-    replicas = tuple(replica for replica in partition.replicas if replica not in partition.removing)
-    return ObservedPartition(
-        replicas=replicas,
-        isr=tuple(replica for replica in replicas if replica in {*partition.isr, *partition.adding}),
+    return replace(
+        partition,
+        replicas=partition.assigned,
+        isr=tuple(
+            replica for replica in partition.assigned if replica in {*partition.isr, *partition.adding}
+        ),
+        adding=(),
+        removing=(),
     )

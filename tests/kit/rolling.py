@@ -73,16 +73,16 @@ class RollingCluster:
             started_at_ms=self._now_ms if runs else None,
         )
         voters = {
-            one: replace(
+            voter_id: replace(
                 voter,
-                caught_up=runs if one == node_id else voter.caught_up,
-                last_fetch_ms=self._now_ms if runs or one != node_id else voter.last_fetch_ms,
+                caught_up=runs if voter_id == node_id else voter.caught_up,
+                last_fetch_ms=self._now_ms if runs or voter_id != node_id else voter.last_fetch_ms,
             )
-            for one, voter in quorum.voters.items()
+            for voter_id, voter in quorum.voters.items()
         }
         leader_id, epoch = quorum.leader_id, quorum.leader_epoch
         if not runs and leader_id == node_id:
-            leader_id, epoch = next(one for one in voters if one != node_id), epoch + 1
+            leader_id, epoch = next(voter_id for voter_id in voters if voter_id != node_id), epoch + 1
         quorum = replace(quorum, voters=voters, leader_id=leader_id, leader_epoch=epoch)
         self._observed: ObservedCluster = replace(
             observed,

@@ -220,25 +220,25 @@ def rebalance(
     cluster = api.cluster(name).name
     known = api.rebalance(cluster)
     if stop:
-        found = rebalancing.stopped(api, cluster, known, timeout)
+        found = rebalancing.stop(api, cluster, known, timeout)
         show_as(
-            output, lambda: f"{rebalancing.about(found)}: stopped\n", lambda: rebalances.rebalance_json(found)
+            output, lambda: f"{rebalancing.label(found)}: stopped\n", lambda: rebalances.rebalance_json(found)
         )
         return
     if known is not None and (phase := rebalances.status_of(known).phase) in rebalances.BUSY:
         raise CommandError(
-            f"{rebalancing.about(known)} is {phase}; wait until it is done, or end it with --stop"
+            f"{rebalancing.label(known)} is {phase}; wait until it is done, or end it with --stop"
         )
     body = rebalances.request(
         cluster, added=added, removed=removed, throttle=throttle, refresh=datetime.now(UTC).isoformat()
     )
-    found = rebalancing.proposed(api, known, body, timeout)
+    found = rebalancing.propose(api, known, body, timeout)
     proposal = rebalances.status_of(found).proposal
     assert proposal is not None
     if not preview and not proposal.is_done:
         found = api.put_rebalance(found, rebalances.approval(proposal.id))
         if wait:
-            found = rebalancing.done(api, found, proposal.id, timeout)
+            found = rebalancing.await_end(api, found, proposal.id, timeout)
 
     def text() -> str:
         if proposal.is_done:

@@ -5,7 +5,7 @@ from typing import Any
 
 from quorate_operator.models.rebalances import ANNOTATION_APPROVE, ANNOTATION_REFRESH, KafkaRebalanceStatus
 from quorate_operator.models.v1alpha1 import API_VERSION
-from quorate_operator.planning.relocation import format_bytes
+from quorate_operator.planning.steps import format_bytes
 
 from quorate.clusters.text import table
 

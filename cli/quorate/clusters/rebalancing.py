@@ -1,4 +1,4 @@
-"""The work of `kubectl quorate rebalance`: request a proposal, and wait for it, for its end, or for a stop."""
+"""Steps of `kubectl quorate rebalance`: request a proposal, and wait for it, for its end, or for a stop."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from quorate.clusters.resources import KafkaObject
 from quorate.console import CommandError
 
 
-def about(found: KafkaObject) -> str:
+def label(found: KafkaObject) -> str:
     return f"KafkaRebalance {found['metadata']['namespace']}/{found['metadata']['name']}"
 
 
-def proposed(
+def propose(
     api: ClustersApi, known: KafkaObject | None, body: dict[str, Any], timeout_s: int
 ) -> dict[str, Any]:
     """Requests a new proposal, and waits until the resource has it. Returns the resource.
 
     Raises:
-        CommandError: if the operator makes no proposal within the timeout, or tells why it can't.
+        CommandError: if the operator makes no proposal within the timeout, or reports an error.
     """
     before = rebalances.status_of(known).proposal if known is not None else None
     put = api.put_rebalance(dict(known) if known is not None else None, body)
@@ -31,43 +31,45 @@ def proposed(
     found = api.wait_rebalance(put["metadata"]["name"], is_there, "a proposal", timeout_s)
     fault = rebalances.stalled(found)
     if fault is not None:
-        raise CommandError(f"{about(found)}: {fault}")
+        raise CommandError(f"{label(found)}: {fault}")
     return found
 
 
-def done(api: ClustersApi, found: KafkaObject, proposal_id: str, timeout_s: int) -> dict[str, Any]:
+def await_end(api: ClustersApi, found: KafkaObject, proposal_id: str, timeout_s: int) -> dict[str, Any]:
     """Waits until a proposal is carried out. Returns the resource.
 
     Raises:
         CommandError: if it takes longer than the timeout, stalls, or another proposal replaces it.
     """
 
-    def is_over(one: KafkaObject) -> bool:
-        proposal = rebalances.status_of(one).proposal
+    def is_over(resource: KafkaObject) -> bool:
+        proposal = rebalances.status_of(resource).proposal
         is_same = proposal is not None and proposal.id == proposal_id
         return (
-            not is_same or (proposal is not None and proposal.is_done) or rebalances.stalled(one) is not None
+            not is_same
+            or (proposal is not None and proposal.is_done)
+            or rebalances.stalled(resource) is not None
         )
 
     over = api.wait_rebalance(found["metadata"]["name"], is_over, "the rebalance", timeout_s)
     proposal, fault = rebalances.status_of(over).proposal, rebalances.stalled(over)
     if fault is not None:
-        raise CommandError(f"{about(over)}: {fault}")
+        raise CommandError(f"{label(over)}: {fault}")
     if proposal is None or proposal.id != proposal_id:
         raise CommandError(
-            f"{about(over)}: proposal {proposal_id} became void before it was done, since brokers joined or went, or "
-            "somebody changed the resource or cancelled moves"
+            f"{label(over)}: proposal {proposal_id} became void before it was done, since brokers joined or went, "
+            "the resource was changed, or moves were cancelled"
         )
     return over
 
 
-def stopped(api: ClustersApi, cluster: str, known: KafkaObject | None, timeout_s: int) -> dict[str, Any]:
+def stop(api: ClustersApi, cluster: str, known: KafkaObject | None, timeout_s: int) -> dict[str, Any]:
     if known is None:
         raise CommandError(f"{cluster} has no KafkaRebalance: nothing is to be stopped")
     put = api.put_rebalance(dict(known), {"metadata": {}, "spec": {"stopped": True}})
     return api.wait_rebalance(
         put["metadata"]["name"],
-        lambda one: rebalances.status_of(one).phase == "Stopped",
+        lambda resource: rebalances.status_of(resource).phase == "Stopped",
         "the stop",
         timeout_s,
     )

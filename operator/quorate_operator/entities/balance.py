@@ -1,6 +1,6 @@
 """Plans one KafkaRebalance: a proposal, its approval, slice after slice, the end, or a stop. Pure.
 
-Progress is read from the cluster. The status stores what the cluster can't tell: the proposal that was approved, the
+Progress is read from the cluster. The status stores what is not in the cluster: the proposal that was approved, the
 moves of the slice under way, and which throttles are the operator's own. It is written before a change.
 """
 
@@ -14,18 +14,18 @@ from quorate_operator.entities.balance_facts import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
-    NOT_HAD,
+    NOTHING_STORED,
     RATES,
     CancelMoves,
     ElectLeaders,
-    HadRebalance,
     MoveReplicas,
     MoveToDirectories,
     ObservedBalance,
     SetRates,
     SetThrottled,
+    StoredRebalance,
 )
-from quorate_operator.entities.plan import Change, EntityPlan, Refusal
+from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.models.rebalances import (
     ANNOTATION_APPROVE,
     ANNOTATION_REFRESH,
@@ -36,11 +36,10 @@ from quorate_operator.models.rebalances import (
     ProgressStatus,
     ProposalStatus,
 )
-from quorate_operator.planning.cluster import PartitionId
-from quorate_operator.planning.relocation import format_bytes
-from quorate_operator.rebalancing.cluster import BrokerState, Goals, Mode, Move, RebalancePlan
-from quorate_operator.rebalancing.directories import DirectoryMove, incoming_replicas, plan_directories
-from quorate_operator.rebalancing.planner import is_movable, plan_moves
+from quorate_operator.placement.cluster import Broker, PartitionId
+from quorate_operator.placement.directories import DirectoryMove, even_directories, incoming_replicas
+from quorate_operator.placement.goals import Goals, Mode, Move, RebalancePlan, is_movable, plan_moves
+from quorate_operator.planning.steps import Refusal, format_bytes
 
 WAITING, READY, REBALANCING = "Waiting", "ProposalReady", "Rebalancing"
 STOPPING, STOPPED, BALANCED = "Stopping", "Stopped", "Balanced"
@@ -63,88 +62,88 @@ def goals_of(resource: KafkaRebalance) -> Goals:
     )
 
 
-def needs_all(resource: KafkaRebalance, had: HadRebalance, brokers: Sequence[BrokerState]) -> bool:
+def needs_all(resource: KafkaRebalance, stored: StoredRebalance, brokers: Sequence[Broker]) -> bool:
     """Whether all partitions have to be known: not while a slice is under way, and not when nothing is to be done."""
-    if resource.spec.stopped or had.slice:
+    if resource.spec.stopped or stored.slice:
         return False
-    proposal = had.proposal
+    proposal = stored.proposal
     if proposal is None or _is_void(resource, proposal, brokers):
         return True
     return not proposal.is_done and (proposal.is_approved or _is_approved(resource, proposal))
 
 
 def plan_rebalancing(
-    resource: KafkaRebalance, observed: ObservedBalance, had: HadRebalance, *, is_deleted: bool
+    resource: KafkaRebalance, observed: ObservedBalance, stored: StoredRebalance, *, is_deleted: bool
 ) -> EntityPlan:
     """Plans the next step of a rebalance."""
-    look = _Look(resource, observed, had)
+    current = _Pass(resource, observed, stored)
     if is_deleted or resource.spec.stopped:
-        return look.stop()
-    if had.slice:
-        return look.go_on()
-    return look.begin()
+        return current.stop()
+    if stored.slice:
+        return current.advance()
+    return current.begin()
 
 
 @dataclass(slots=True)
-class _Look:
+class _Pass:
     resource: KafkaRebalance
     observed: ObservedBalance
-    had: HadRebalance
+    stored: StoredRebalance
 
     # The slice under way
 
-    def go_on(self) -> EntityPlan:
+    def advance(self) -> EntityPlan:
         """Requests what was not requested yet, waits, and ends the slice."""
-        here = [one for one in self.had.slice if one.partition in self.observed.partitions]
-        moving = [one for one in here if self._is_ours(one)]
-        lacking = [one for one in here if not self._is_there(one) and not self._is_ours(one)]
-        if self.had.slice_state is None:
-            # Partitions that somebody else is moving are left alone. If somebody else has moved one, the slice is
-            # planned anew.
-            due = [one for one in lacking if not self.observed.partitions[one.partition].is_moving]
-            if any(self.observed.partitions[one.partition].replicas != one.replicas for one in due):
+        here = [move for move in self.stored.slice if move.partition in self.observed.partitions]
+        moving = [move for move in here if self._is_ours(move)]
+        lacking = [move for move in here if not self._is_there(move) and not self._is_ours(move)]
+        if self.stored.slice_state is None:
+            # Partitions that another client is moving are left alone. If another client has moved one, the slice is
+            # planned again.
+            due = [move for move in lacking if not self.observed.partitions[move.partition].is_moving]
+            if any(self.observed.partitions[move.partition].replicas != move.replicas for move in due):
                 return self._abandon()
             if due:
                 return self._request(due)
         if moving:
-            self.had = replace(self.had, slice_state=MOVING)
-            left = sum(one.moved_bytes for one in moving)
-            number = f"{len(moving)} of {len(self.had.slice)} partition(s) of the slice"
+            self.stored = replace(self.stored, slice_state=MOVING)
+            left = sum(move.moved_bytes for move in moving)
+            number = f"{len(moving)} of {len(self.stored.slice)} partition(s) of the slice"
             wait = f"{number} to be moved, {format_bytes(left)}"
             changes, rates = self._rate_changes(self.resource.spec.rate_bytes)
             return self._plan(REBALANCING, changes, waits=(wait,), rates=rates)
-        if lacking and self.had.slice_state == MOVING:
-            # The broker that was asked may not have heard yet that the moves are complete.
-            self.had = replace(self.had, slice_state=DOUBTFUL)
+        if lacking and self.stored.slice_state == MOVING:
+            # The broker's metadata may be older than the end of the moves.
+            self.stored = replace(self.stored, slice_state=DOUBTFUL)
             return self._plan(REBALANCING, waits=(f"news of {len(lacking)} partition(s) of the slice",))
         return self._end_slice(here, is_broken=bool(lacking))
 
     def _end_slice(self, here: Sequence[Move], *, is_broken: bool) -> EntityPlan:
-        """Elects leaders, removes throttles, and counts the slice. Moves that others cancelled are proposed anew."""
+        """Elects leaders, removes throttles, and counts the slice. Moves that others cancelled are proposed again."""
         ended: list[Change] = [*self._elections(here), *self._unthrottle()]
         if ended:
             return self._plan(REBALANCING, ended)
-        there = [one for one in here if self._is_there(one)]
-        done = self.had.progress
-        self.had = replace(
-            self.had,
+        there = [move for move in here if self._is_there(move)]
+        done = self.stored.progress
+        self.stored = replace(
+            self.stored,
             slice=(),
             slice_state=None,
-            proposal=_voided(self.had.proposal) if is_broken else self.had.proposal,
+            proposal=_voided(self.stored.proposal) if is_broken else self.stored.proposal,
             progress=ProgressStatus(
                 slices=done.slices + 1,
                 partitions=done.partitions + len(there),
-                size_bytes=done.size_bytes + sum(one.moved_bytes for one in there),
+                size_bytes=done.size_bytes + sum(move.moved_bytes for move in there),
             ),
         )
-        return self._plan(REBALANCING, goes_on=True, waits=(_NEXT_SLICE,))
+        return self._plan(REBALANCING, continues=True, waits=(_NEXT_SLICE,))
 
     def _abandon(self) -> EntityPlan:
         """Gives up a slice that was not begun."""
         changes = self._unthrottle()
         if not changes:
-            self.had = replace(self.had, slice=(), slice_state=None)
-        return self._plan(REBALANCING, changes, goes_on=True, waits=(_NEXT_SLICE,))
+            self.stored = replace(self.stored, slice=(), slice_state=None)
+        return self._plan(REBALANCING, changes, continues=True, waits=(_NEXT_SLICE,))
 
     def _request(self, moves: Sequence[Move]) -> EntityPlan:
         rate_changes, rates = self._rate_changes(self.resource.spec.rate_bytes)
@@ -152,7 +151,7 @@ class _Look:
         absent = {
             topic: dict(values)
             for topic, values in throttled.items()
-            if not self.observed.throttled.get(topic)  # throttles of somebody else stay
+            if not self.observed.throttled.get(topic)  # throttles of other clients stay
         }
         changes: list[Change] = list(rate_changes)
         if absent:
@@ -162,12 +161,12 @@ class _Look:
         return self._plan(REBALANCING, changes, rates=rates)
 
     def _is_there(self, move: Move) -> bool:
-        one = self.observed.partitions[move.partition]
-        return not one.is_moving and one.replicas == move.target
+        partition = self.observed.partitions[move.partition]
+        return not partition.is_moving and partition.replicas == move.target
 
     def _is_ours(self, move: Move) -> bool:
-        moving = self.observed.moving.get(move.partition)
-        return moving is not None and moving.target == frozenset(move.target)
+        partition = self.observed.partitions.get(move.partition)
+        return partition is not None and partition.is_moving and {*partition.assigned} == {*move.target}
 
     def _elections(self, moves: Sequence[Move]) -> list[Change]:
         return _elections(self.observed, [move.partition for move in moves if self._is_there(move)])
@@ -175,7 +174,7 @@ class _Look:
     def _throttled(self) -> dict[str, dict[str, str]]:
         """Returns the throttled replicas of the slice's topics: sources as leaders, new replicas as followers."""
         found: dict[str, tuple[list[str], list[str]]] = {}
-        for move in sorted(self.had.slice, key=lambda one: one.partition):
+        for move in sorted(self.stored.slice, key=lambda slice_move: slice_move.partition):
             if not move.adding:
                 continue
             leaders, followers = found.setdefault(move.partition.topic, ([], []))
@@ -187,7 +186,7 @@ class _Look:
         }
 
     def _unthrottle(self) -> list[Change]:
-        """Removes throttled replicas if they are those of the slice; others belong to somebody else."""
+        """Removes throttled replicas if they are those of the slice; others belong to other clients."""
         topics: dict[str, dict[str, str | None]] = {}
         for topic, values in self._throttled().items():
             there = self.observed.throttled.get(topic, {})
@@ -200,7 +199,7 @@ class _Look:
         self, wanted: int | None, names: Sequence[str] = (LEADER_RATE, FOLLOWER_RATE)
     ) -> tuple[list[Change], tuple[int, ...]]:
         """Returns the changes that set the operator's own rates to `wanted`, and the rates to store as its own."""
-        own = {str(rate) for rate in self.had.rates}
+        own = {str(rate) for rate in self.stored.rates}
         there = self.observed.rates
         text = None if wanted is None else str(wanted)
         rates = {
@@ -217,13 +216,13 @@ class _Look:
 
     def stop(self) -> EntityPlan:
         """Cancels the moves of the slice and removes throttles; what has been moved stays."""
-        ours = tuple(one.partition for one in self.had.slice if self._is_ours(one))
+        ours = tuple(move.partition for move in self.stored.slice if self._is_ours(move))
         changes: list[Change] = [CancelMoves(partitions=ours)] if ours else []
         rate_changes, rates = self._rate_changes(None)
         changes += [*self._unthrottle(), *rate_changes]
         if changes:
             return self._plan(STOPPING, changes, rates=rates)
-        self.had = replace(NOT_HAD, proposal=_voided(self.had.proposal), rates=rates)
+        self.stored = replace(NOTHING_STORED, proposal=_voided(self.stored.proposal), rates=rates)
         return self._plan(STOPPED)
 
     def _finish(self) -> EntityPlan:
@@ -233,9 +232,9 @@ class _Look:
             changes += _elections(self.observed, _covered(self.resource, self.observed))
         if changes:
             return self._plan(REBALANCING, changes, rates=rates)
-        assert self.had.proposal is not None
-        self.had = replace(
-            self.had, proposal=self.had.proposal.model_copy(update={"is_done": True}), rates=rates
+        assert self.stored.proposal is not None
+        self.stored = replace(
+            self.stored, proposal=self.stored.proposal.model_copy(update={"is_done": True}), rates=rates
         )
         return self._plan(BALANCED)
 
@@ -243,7 +242,7 @@ class _Look:
 
     def begin(self) -> EntityPlan:
         """Proposes, waits for approval, or begins the next slice."""
-        proposal = self.had.proposal
+        proposal = self.stored.proposal
         is_void = proposal is None or _is_void(self.resource, proposal, self.observed.brokers)
         if is_void or proposal is None:
             return self._propose()
@@ -263,18 +262,18 @@ class _Look:
         goals = _digest(self.resource)
         between = self._directory_moves()
         proposal = ProposalStatus(
-            id=_id(self.had.proposal, goals, brokers, plan.moves, between),
+            id=_id(self.stored.proposal, goals, brokers, plan.moves, between),
             goals=goals,
             brokers=brokers,
             partitions=len(data),
             leaders=len(plan.moves) - len(data),
-            size_bytes=sum(one.moved_bytes for one in data),
+            size_bytes=sum(move.moved_bytes for move in data),
             directory_replicas=len(between),
-            directory_bytes=sum(one.size_bytes for one in between),
+            directory_bytes=sum(move.size_bytes for move in between),
         )
         proposal = proposal.model_copy(update={"is_approved": _is_approved(self.resource, proposal)})
-        self.had = replace(
-            self.had,
+        self.stored = replace(
+            self.stored,
             proposal=proposal,
             progress=ProgressStatus(),
             loads=_loads(plan),
@@ -288,23 +287,23 @@ class _Look:
         if not proposal.is_approved:
             wait = (_approval_text(proposal),) if plan.moves or between else ()
             return self._plan(READY, rate_changes, waits=wait, refusals=refusals, rates=rates)
-        return self._plan(REBALANCING, goes_on=True, waits=(_NEXT_SLICE,), refusals=refusals)
+        return self._plan(REBALANCING, continues=True, waits=(_NEXT_SLICE,), refusals=refusals)
 
     def _carry_out(self, proposal: ProposalStatus) -> EntityPlan:
         obstacle = self._obstacle()
         if obstacle is not None:
             return obstacle
-        self.had = replace(self.had, proposal=proposal.model_copy(update={"is_approved": True}))
+        self.stored = replace(self.stored, proposal=proposal.model_copy(update={"is_approved": True}))
         plan = self._moves()
         if not plan.moves:
             refusals = _refusals(plan)
             return self._plan(REBALANCING, refusals=refusals) if refusals else self._even_directories()
-        self.had = replace(
-            self.had,
+        self.stored = replace(
+            self.stored,
             slice=next_slice(plan.moves, self.resource.spec.partitions_at_a_time),
             slice_state=None,
         )
-        return self._request(self.had.slice)
+        return self._request(self.stored.slice)
 
     def _even_directories(self) -> EntityPlan:
         """Moves some replicas between directories of their brokers, waits for them, and ends when all is even.
@@ -320,17 +319,17 @@ class _Look:
             wait = f"{left} replica(s) to be moved between directories of their brokers"
             return self._plan(REBALANCING, rate_changes, waits=(wait,), rates=rates)
         targets: dict[int, dict[PartitionId, str]] = {}
-        for one in moves:
-            targets.setdefault(one.broker_id, {})[one.partition] = one.target
+        for move in moves:
+            targets.setdefault(move.broker_id, {})[move.partition] = move.target
         move = MoveToDirectories(
             targets=targets,
             addresses={broker_id: self.observed.addresses[broker_id] for broker_id in targets},
-            size_bytes=sum(one.size_bytes for one in moves),
+            size_bytes=sum(move.size_bytes for move in moves),
         )
         return self._plan(REBALANCING, (*rate_changes, move), rates=rates)
 
     def _directory_moves(self) -> tuple[DirectoryMove, ...]:
-        return plan_directories(goals_of(self.resource), self.observed.directories)
+        return even_directories(goals_of(self.resource), self.observed.directories)
 
     def _moves(self) -> RebalancePlan:
         return plan_moves(
@@ -339,25 +338,28 @@ class _Look:
 
     def _obstacle(self) -> EntityPlan | None:
         """Returns the plan for a cluster that is not complete, or lacks what the goals name; None for others."""
-        goals, ids = goals_of(self.resource), {one.broker_id for one in self.observed.brokers}
-        held = {broker for partition in self.observed.partitions.values() for broker in partition.replicas}
+        goals, ids = goals_of(self.resource), {broker.broker_id for broker in self.observed.brokers}
+        held = {broker for partition in self.observed.partitions.values() for broker in partition.assigned}
         known = ids | held if goals.mode is Mode.REMOVE_BROKERS else ids
         unknown = sorted(goals.brokers - known)
         if unknown:
             listed = ", ".join(map(str, sorted(known)))
             message = f"spec.brokers: {unknown[0]}: no such broker is registered; there are {listed}"
             return self._plan(WAITING, refusals=(Refusal(code="UnknownBroker", message=message),))
-        removed = goals.brokers if goals.mode is Mode.REMOVE_BROKERS else frozenset()
         away = [
-            str(one.broker_id)
-            for one in self.observed.brokers
-            if not one.is_in_service and not one.is_leaving and one.broker_id not in removed
+            str(broker.broker_id)
+            for broker in self.observed.brokers
+            if not broker.is_in_service
+            and not broker.is_decommissioned
+            and broker.broker_id not in goals.removed
         ]
         if away:
             return self._plan(WAITING, waits=(f"broker(s) {', '.join(away)} to be in service",))
         # The drain moves these replicas, and takes the same loads into account.
         drained = [
-            str(one.broker_id) for one in self.observed.brokers if one.is_leaving and one.broker_id in held
+            str(broker.broker_id)
+            for broker in self.observed.brokers
+            if broker.is_decommissioned and broker.broker_id in held
         ]
         if drained:
             return self._plan(WAITING, waits=(f"broker(s) {', '.join(drained)} to be drained",))
@@ -371,17 +373,17 @@ class _Look:
         waits: Sequence[str] = (),
         refusals: Sequence[Refusal] = (),
         rates: tuple[int, ...] | None = None,
-        goes_on: bool = False,
+        continues: bool = False,
     ) -> EntityPlan:
         if rates is not None:
-            self.had = replace(self.had, rates=rates)
+            self.stored = replace(self.stored, rates=rates)
         return EntityPlan(
             changes=tuple(changes),
             waits=tuple(waits),
             refusals=tuple(refusals),
-            status=self.had.status(phase),
+            status=self.stored.status(phase),
             state=phase,
-            goes_on=goes_on,
+            continues=continues,
         )
 
 
@@ -396,30 +398,32 @@ def _elections(observed: ObservedBalance, partitions: Sequence[PartitionId]) -> 
     """Returns elections for partitions whose preferred leader is in sync and does not lead."""
     due = []
     for key in partitions:
-        one = observed.partitions[key]
-        if not one.is_moving and one.leader != one.replicas[0] and one.replicas[0] in one.isr:
+        partition = observed.partitions[key]
+        if (
+            not partition.is_moving
+            and partition.leader != partition.replicas[0]
+            and partition.replicas[0] in partition.isr
+        ):
             due.append(key)
     return [ElectLeaders(partitions=tuple(due[:ELECTIONS_MAX]))] if due else []
 
 
 def _covered(resource: KafkaRebalance, observed: ObservedBalance) -> list[PartitionId]:
-    goals, leaving = (
-        goals_of(resource),
-        {broker.broker_id for broker in observed.brokers if broker.is_leaving},
-    )
+    goals = goals_of(resource)
+    decommissioned = {broker.broker_id for broker in observed.brokers if broker.is_decommissioned}
     return [
         key
-        for key, one in observed.partitions.items()
-        if goals.covers(key.topic) and is_movable(one, frozenset(), leaving)
+        for key, partition in observed.partitions.items()
+        if goals.covers(key.topic) and is_movable(partition, frozenset(), decommissioned)
     ]
 
 
-def _members(brokers: Sequence[BrokerState]) -> tuple[int, ...]:
+def _members(brokers: Sequence[Broker]) -> tuple[int, ...]:
     """The brokers that a proposal is made for: those that stay."""
-    return tuple(sorted(broker.broker_id for broker in brokers if not broker.is_leaving))
+    return tuple(sorted(broker.broker_id for broker in brokers if not broker.is_decommissioned))
 
 
-def _is_void(resource: KafkaRebalance, proposal: ProposalStatus, brokers: Sequence[BrokerState]) -> bool:
+def _is_void(resource: KafkaRebalance, proposal: ProposalStatus, brokers: Sequence[Broker]) -> bool:
     return proposal.goals != _digest(resource) or proposal.brokers != _members(brokers)
 
 

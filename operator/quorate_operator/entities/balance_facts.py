@@ -11,9 +11,10 @@ from quorate_operator.models.rebalances import (
     ProgressStatus,
     ProposalStatus,
 )
-from quorate_operator.planning.cluster import Address, ObservedDirectory, PartitionId
-from quorate_operator.planning.relocation import format_bytes
-from quorate_operator.rebalancing.cluster import BrokerState, Move, PartitionState
+from quorate_operator.placement.cluster import Broker, ObservedDirectory, ObservedPartition, PartitionId
+from quorate_operator.placement.goals import Move
+from quorate_operator.planning.cluster import Address
+from quorate_operator.planning.steps import format_bytes
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -24,22 +25,14 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reassignment:
-    """A reassignment in progress: `target` has the replicas that it leads to, in any order."""
-
-    target: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedBalance:
     """The cluster, as far as the plan needs it.
 
     `rates` has the dynamic defaults of brokers, `throttled` the throttled replicas of topics, by names of configs.
     """
 
-    brokers: tuple[BrokerState, ...]
-    partitions: Mapping[PartitionId, PartitionState] = field(default_factory=dict)
-    moving: Mapping[PartitionId, Reassignment] = field(default_factory=dict)
+    brokers: tuple[Broker, ...]
+    partitions: Mapping[PartitionId, ObservedPartition] = field(default_factory=dict)
     directories: Mapping[int, Mapping[str, ObservedDirectory]] = field(default_factory=dict)
     """The log directories by path of brokers that have several and answered; `addresses` has where they did."""
     addresses: Mapping[int, Address] = field(default_factory=dict)
@@ -48,7 +41,7 @@ class ObservedBalance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HadRebalance:
+class StoredRebalance:
     """What the status of the resource stores about the rebalance."""
 
     proposal: ProposalStatus | None = None
@@ -63,12 +56,12 @@ class HadRebalance:
         known = KafkaRebalanceStatus.model_validate(status)
         moves = (
             Move(
-                partition=PartitionId(one.topic, one.partition),
-                replicas=one.replicas,
-                target=one.target,
-                size_bytes=one.size_bytes,
+                partition=PartitionId(move.topic, move.partition),
+                replicas=move.replicas,
+                target=move.target,
+                size_bytes=move.size_bytes,
             )
-            for one in known.slice
+            for move in known.slice
         )
         return cls(
             proposal=known.proposal,
@@ -83,13 +76,13 @@ class HadRebalance:
         """Returns every field of the status, None for one that is not known."""
         moves = [
             MoveStatus(
-                topic=one.partition.topic,
-                partition=one.partition.number,
-                replicas=one.replicas,
-                target=one.target,
-                size_bytes=one.size_bytes,
+                topic=move.partition.topic,
+                partition=move.partition.number,
+                replicas=move.replicas,
+                target=move.target,
+                size_bytes=move.size_bytes,
             )
-            for one in self.slice
+            for move in self.slice
         ]
         whole = KafkaRebalanceStatus(
             phase=phase,
@@ -105,7 +98,7 @@ class HadRebalance:
         return {name: reported[name] or None for name in own}
 
 
-NOT_HAD: Final = HadRebalance()
+NOTHING_STORED: Final = StoredRebalance()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,12 @@
-"""The types that topics, users and rebalances share: the cluster as brokers describe it, changes, refusals, plans."""
+"""The types that topics, users and rebalances share: the cluster as brokers describe it, changes, plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from quorate_operator.placement.cluster import Broker
 from quorate_operator.planning.cluster import Address
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """A registered broker; `is_usable`: it may get replicas, because it is unfenced and not decommissioned."""
-
-    broker_id: int
-    rack: str | None = None
-    is_usable: bool = True
+from quorate_operator.planning.steps import Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +16,7 @@ class ObservedKafka:
     cluster_id: str
     brokers: tuple[Broker, ...]
     reserved: frozenset[str] = frozenset()
-    leaving: frozenset[int] = frozenset()
+    decommissioned: frozenset[int] = frozenset()
     """Brokers that are decommissioned."""
     addresses: Mapping[int, Address] = field(default_factory=dict)
     """The known addresses of single brokers, by broker id."""
@@ -35,14 +28,6 @@ class Change(Protocol):
     @property
     def text(self) -> str:
         """The change in words, with the old and the new value, in one line without secrets."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A requested change that is not made: `code` for programs, `message` for people."""
-
-    code: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,5 +46,5 @@ class EntityPlan:
     """A note that is reported once, as an Event: for instance that the topic existed already."""
     state: str | None = None
     """The reason of its conditions, for a kind that has states of its own. Its changes are not reported as drift."""
-    goes_on: bool = False
-    """Whether the next look is due as soon as after a change."""
+    continues: bool = False
+    """Whether the next pass is due as soon as after a change."""

@@ -1,6 +1,6 @@
 """Plans one topic: creation or adoption, more partitions, configs, another replication factor, deletion. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -9,11 +9,16 @@ from uuid import UUID
 
 from quorate_protocol.uuids import uuid_to_text
 
-from quorate_operator.entities.factor import ObservedPartition, plan_factor
-from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka, Refusal
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.models.topics import KafkaTopic
+from quorate_operator.placement.assignment import Assignment
+from quorate_operator.placement.cluster import FREE_SHARE_MIN, Broker, ObservedPartition
+from quorate_operator.placement.goals import change_factor
+from quorate_operator.planning.steps import Refusal, format_bytes
 
 CANT_SHRINK = "PartitionsCantShrink"
+TOO_FEW_BROKERS = "TooFewBrokers"
+TOO_LITTLE_SPACE = "TooLittleSpace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +28,14 @@ class ObservedTopic:
     topic_id: UUID | None
     partitions: Mapping[int, ObservedPartition]
     config: Mapping[str, str]
+    assignment: Assignment | None = None
+    """The replicas of all topics that were observed together, if the factor of one of them changes. Plans change it
+    one after the other, so that each leaves room for the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopic:
-    """What the status stores: whether the resource manages the topic, its id and the configs that it sets."""
+    """What the status stores: whether the resource has had the topic, with which id, and which configs it had."""
 
     is_managed: bool = False
     topic_id: str | None = None
@@ -136,7 +144,7 @@ def plan_topic(
         return EntityPlan(
             changes=(create,),
             status=_status(name, managedConfig=sorted(spec.config)),
-            note=f"the topic {name} was deleted outside the operator, and is created again"
+            note=f"the topic {name} was deleted outside the operator; it is created again"
             if stored.topic_id
             else None,
         )
@@ -154,7 +162,7 @@ def plan_topic(
             )
         )
     changes += _config_changes(name, spec.config, observed.config, stored.config)
-    factor = plan_factor(spec.replication_factor, observed.partitions, kafka.brokers)
+    factor = plan_factor(spec.replication_factor, observed, kafka.brokers)
     if factor.replicas:
         assert spec.replication_factor is not None
         changes.append(
@@ -172,7 +180,11 @@ def plan_topic(
             topicId=topic_id,
             partitions=count,
             replicationFactor=min(
-                (partition.present for partition in observed.partitions.values()), default=None
+                (
+                    len(partition.replicas) - len(partition.adding)
+                    for partition in observed.partitions.values()
+                ),
+                default=None,
             ),
             reassigningPartitions=sum(partition.is_moving for partition in observed.partitions.values())
             or None,
@@ -182,10 +194,75 @@ def plan_topic(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorPlan:
+    """New replicas by partition, the waits, and why some partitions can't have the factor."""
+
+    replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+
+
+def has_factor(factor: int | None, partition: ObservedPartition) -> bool:
+    """Whether nothing is to be changed now: a partition whose replicas are being moved, by anyone, is left alone."""
+    return factor is None or partition.is_moving or len(partition.replicas) == factor
+
+
+def plan_factor(factor: int | None, observed: ObservedTopic, brokers: Sequence[Broker]) -> FactorPlan:
+    """Plans reassignments to `factor` replicas for each partition; None keeps what is there."""
+    partitions = observed.partitions
+    moving = sum(partition.is_moving for partition in partitions.values())
+    waits = [f"the replicas of {moving} of {len(partitions)} partition(s) to be moved"] if moving else []
+    wrong = {
+        partition.partition
+        for partition in partitions.values()
+        if factor is not None and not has_factor(factor, partition)
+    }
+    led = {key for key in wrong if partitions[key.number].isr}
+    if len(wrong) > len(led):
+        waits.append(
+            f"a leader of {len(wrong) - len(led)} partition(s), to change the number of their replicas"
+        )
+    if factor is None or not led:
+        return FactorPlan(waits=tuple(waits))
+    of = observed.assignment or Assignment(brokers, tuple(partitions.values()))
+    indexes = [index for index, partition in enumerate(of.partitions) if partition.partition in led]
+    short = change_factor(of, factor, indexes)
+    return FactorPlan(
+        replicas={
+            of.partitions[index].partition.number: tuple(of.replicas[index])
+            for index in indexes
+            if len(of.replicas[index]) == factor
+        },
+        waits=tuple(waits),
+        refusal=_refusal(factor, of, short[-1]) if short else None,
+    )
+
+
+def _refusal(factor: int, of: Assignment, index: int) -> Refusal:
+    """Returns why a partition gets no more replicas."""
+    partition = of.partitions[index]
+    others = [target for target in of.targets if target not in partition.replicas]
+    full = [target for target in others if not of.has_room(index, target)]
+    label = f"spec.replicationFactor: {factor}: partition {partition.partition.number}"
+    if full:
+        message = (
+            f"{label} ({format_bytes(of.size(index))}) gets no other replica: broker(s) {', '.join(map(str, full))} "
+            f"would keep less than {FREE_SHARE_MIN:.0%} of a disk free; add brokers or space, or delete data"
+        )
+        return Refusal(code=TOO_LITTLE_SPACE, message=message)
+    possible = sorted((*partition.replicas, *others))
+    message = (
+        f"{label} could have {len(possible)} replicas, on brokers {', '.join(map(str, possible))}; no other broker "
+        "is in service; add brokers"
+    )
+    return Refusal(code=TOO_FEW_BROKERS, message=message)
+
+
 def plan_topic_deletion(
     resource: KafkaTopic, observed: ObservedTopic | None, stored: StoredTopic
 ) -> EntityPlan:
-    """Plans for a topic whose resource is deleted. A topic that the resource never managed stays."""
+    """Plans for a topic whose resource is deleted. A topic that the resource never had stays."""
     if observed is None or not stored.is_managed or resource.spec.deletion_policy == "Retain":
         return EntityPlan()
     return EntityPlan(changes=(DeleteTopic(topic=resource.topic_name, topic_id=observed.topic_id),))
@@ -199,7 +276,7 @@ def _status(name: str, **known: object) -> dict[str, object]:
 
 def _found(name: str, topic_id: str | None, stored: StoredTopic) -> str | None:
     if not stored.is_managed:
-        return f"the topic {name} exists, and is managed by this resource from now on"
+        return f"the topic {name} exists, and is kept as this resource has it from now on"
     if stored.topic_id in (None, topic_id):
         return None
     return (

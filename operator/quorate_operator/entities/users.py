@@ -7,9 +7,10 @@ from typing import Any, Final, Self
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
-from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka, Refusal
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.models.entities import PASSWORD
 from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
+from quorate_operator.planning.steps import Refusal
 
 RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_TAKEN, NO_CERTIFICATES = (
     "ReservedUser",
@@ -199,7 +200,7 @@ def plan_user(
 
 
 def _principals(resource: KafkaUser) -> frozenset[str]:
-    """Returns the principals of the user: its own, and those of a certificate of its name."""
+    """Returns the principals of the user: its own, and those of a certificate with its name."""
     name = resource.user_name
     issued = (f"User:CN={name}", f"User:{name}") if resource.is_issued else ()
     return frozenset((resource.principal, *issued))

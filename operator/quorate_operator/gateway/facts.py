@@ -13,18 +13,21 @@ from quorate_protocol.image.views import partitions_of_broker
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text
 
+from quorate_operator.placement.cluster import (
+    ObservedDirectory,
+    ObservedPartition,
+    PartitionId,
+    broker_room_bytes,
+    directory_room_bytes,
+)
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
-    ObservedDirectory,
-    ObservedPartition,
     ObservedQuorum,
     ObservedRegistration,
     ObservedVoter,
-    PartitionId,
     Role,
 )
-from quorate_operator.planning.relocation import FREE_SHARE_MIN
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
@@ -123,7 +126,7 @@ def partitions_to_watch(
             partition=key,
             replicas=partition.replicas,
             isr=partition.isr,
-            leader=partition.leader,
+            leader=None if partition.leader < 0 else partition.leader,
             adding=partition.adding_replicas,
             removing=partition.removing_replicas,
             size_bytes=sizes.get(key),
@@ -181,6 +184,7 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
             leaders=counts.leaders.get(broker_id, 0),
             used_bytes=_used_bytes(log_dirs.get(broker_id)),
             free_bytes=_free_bytes(log_dirs.get(broker_id)),
+            room_bytes=_room_bytes(log_dirs.get(broker_id)),
             fragile=counts.fragile.get(broker_id, 0),
             unpreferred=counts.unpreferred.get(broker_id, 0),
             lagging=counts.lagging.get(broker_id, 0),
@@ -206,17 +210,10 @@ def _observed_directory(described: LogDirDescription) -> ObservedDirectory:
     return ObservedDirectory(
         replicas=replicas,
         incoming=frozenset(incoming),
-        room_bytes=room_bytes(described),
+        room_bytes=directory_room_bytes(described.usable_bytes, described.total_bytes),
         is_cordoned=described.is_cordoned,
         error=None if described.error is None else str(described.error),
     )
-
-
-def room_bytes(described: LogDirDescription) -> int | None:
-    """Returns how many bytes may be added to a log directory; None if the broker does not report that."""
-    if described.usable_bytes is None:
-        return None
-    return described.usable_bytes - int((described.total_bytes or 0) * FREE_SHARE_MIN)
 
 
 def cordoned_directories(image: MetadataImage) -> dict[int, tuple[str, ...]]:
@@ -276,6 +273,10 @@ def _used_bytes(directories: LogDirs | None) -> int | None:
     return sum(
         replica.size_bytes for directory in directories.values() for replica in directory.replicas.values()
     )
+
+
+def _room_bytes(directories: LogDirs | None) -> int | None:
+    return None if directories is None else broker_room_bytes(observed_directories(directories))
 
 
 def _free_bytes(directories: LogDirs | None) -> int | None:

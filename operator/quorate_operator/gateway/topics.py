@@ -1,18 +1,18 @@
 """Topics as brokers describe them, and the requests that change them. All requests go to brokers (KIP-919)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import Address as AdminAddress
 from quorate_admin.errors import ErrorCode, ServerError
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
-from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
-from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
+from quorate_admin.types.partitions import TopicPartition
+from quorate_admin.types.topics import NewPartitions, NewTopic
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource
 
-from quorate_operator.entities.factor import ObservedPartition
-from quorate_operator.entities.plan import Broker, ObservedKafka
+from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.entities.topics import (
     AddPartitions,
     AlterConfig,
@@ -21,6 +21,9 @@ from quorate_operator.entities.topics import (
     ObservedTopic,
     ReassignReplicas,
 )
+from quorate_operator.gateway.replicas import observe_disks, observed_partitions
+from quorate_operator.placement.assignment import Assignment
+from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
 from quorate_operator.planning.cluster import Address
 
 TOPICS_PER_REQUEST_MAX = 200
@@ -31,12 +34,12 @@ _MISSING = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_to
 async def observe_kafka(
     client: AdminClient,
     *,
-    leaving: Collection[int] = (),
+    decommissioned: Collection[int] = (),
     reserved: frozenset[str] = frozenset(),
     addresses: Mapping[int, Address] | None = None,
     servers: Collection[AdminAddress] = (),
 ) -> ObservedKafka:
-    """Returns cluster id and brokers; those in `leaving` get no replicas. Raises AdminError.
+    """Returns cluster id and brokers; those in `decommissioned` get no replicas. Raises AdminError.
 
     Without `addresses`, a broker's address is known if it advertises one of `servers`.
     """
@@ -45,7 +48,8 @@ async def observe_kafka(
         Broker(
             broker_id=node.node_id,
             rack=node.rack,
-            is_usable=not node.fenced and node.node_id not in leaving,
+            is_in_service=not node.fenced,
+            is_decommissioned=node.node_id in decommissioned,
         )
         for node in described.nodes
     )
@@ -53,7 +57,7 @@ async def observe_kafka(
         cluster_id=described.cluster_id,
         brokers=tuple(brokers),
         reserved=reserved,
-        leaving=frozenset(leaving),
+        decommissioned=frozenset(decommissioned),
         addresses=addresses
         or {
             node.node_id: Address(node.host, node.port)
@@ -81,6 +85,7 @@ async def observe_topics(
 async def _observe_some(
     client: AdminClient, names: Sequence[str]
 ) -> Mapping[str, ObservedTopic | ServerError | None]:
+    reassignments = await client.list_partition_reassignments()
     described = await client.describe_topics(names)
     there = {value.name: value for value in described.values.values()}
     found: dict[str, ObservedTopic | ServerError | None] = {
@@ -90,44 +95,58 @@ async def _observe_some(
         return found
     resources = {name: ConfigResource(ConfigResourceType.TOPIC, name) for name in there}
     configs = await client.describe_configs(resources.values())
-    moving = await client.list_partition_reassignments(
-        TopicPartition(name, partition.partition)
-        for name, topic in there.items()
-        for partition in topic.partitions
-    )
     for name, resource in resources.items():
         if resource in configs.errors:
             found[name] = _error_or_missing(configs.errors[resource])
             continue
-        own = {
-            entry.name: entry.value or ""
-            for entry in configs.values[resource]
-            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
-        }
-        found[name] = _observed(there[name], own, moving)
+        partitions = observed_partitions([there[name]], reassignments, {})
+        found[name] = ObservedTopic(
+            topic_id=there[name].topic_id,
+            partitions={key.number: partition for key, partition in partitions.items()},
+            config={
+                entry.name: entry.value or ""
+                for entry in configs.values[resource]
+                if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+            },
+        )
     return found
+
+
+async def observe_assignment(
+    client: AdminClient, topics: Iterable[ObservedTopic], kafka: ObservedKafka
+) -> Assignment:
+    """Returns the assignment in which replication factors of topics are changed, with the room of brokers.
+
+    Raises:
+        AdminError: no broker answered.
+    """
+    reassignments = await client.list_partition_reassignments()
+    disks = await observe_disks(client, kafka)
+    partitions = {
+        partition.partition: replace(partition, size_bytes=disks.sizes.get(partition.partition))
+        for topic in topics
+        for partition in topic.partitions.values()
+    }
+    for key, moves in reassignments.items():
+        other = PartitionId(key.topic, key.partition)
+        if other not in partitions:
+            partitions[other] = ObservedPartition(
+                partition=other,
+                replicas=moves.replicas,
+                isr=(),
+                adding=moves.adding_replicas,
+                removing=moves.removing_replicas,
+                size_bytes=disks.sizes.get(other),
+            )
+    brokers = (
+        replace(disks.with_room(broker), replicas=disks.replicas.get(broker.broker_id))
+        for broker in kafka.brokers
+    )
+    return Assignment(brokers, tuple(partitions.values()))
 
 
 def _error_or_missing(error: ServerError) -> ServerError | None:
     return None if error.error_code in _MISSING else error
-
-
-def _observed(
-    topic: TopicDescription,
-    config: Mapping[str, str],
-    moving: Mapping[TopicPartition, PartitionReassignment],
-) -> ObservedTopic:
-    partitions = {}
-    for partition in topic.partitions:
-        moves = moving.get(TopicPartition(topic.name, partition.partition))
-        partitions[partition.partition] = ObservedPartition(
-            # The two answers are from different moments. The later one lists the reassignments.
-            replicas=partition.replicas if moves is None else moves.replicas,
-            isr=partition.isr,
-            adding=frozenset(moves.adding_replicas) if moves else frozenset(),
-            removing=frozenset(moves.removing_replicas) if moves else frozenset(),
-        )
-    return ObservedTopic(topic_id=topic.topic_id, partitions=partitions, config=config)
 
 
 async def change_topic(client: AdminClient, change: TopicChange) -> None:

@@ -43,7 +43,7 @@ from quorate_operator.models.nodes import first_node_id
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
-from quorate_operator.planning.departure import remaining_pools, with_departure
+from quorate_operator.planning.decommission import remaining_pools, with_pool_removal
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.planner import PAUSED
@@ -231,7 +231,7 @@ class ClusterReconciler:
         if observation.desired.lifecycle is Lifecycle.PAUSED:
             return plan
         ended = {node_id: node for node_id, node in leaving.items() if node.pool in resources.ended_pools}
-        return with_departure(plan, ended)
+        return with_pool_removal(plan, ended)
 
     def _refusals(self) -> tuple[steps.Refusal, ...]:
         """Returns a refusal for each invalid resource, except a pool that has the quorum's own name."""

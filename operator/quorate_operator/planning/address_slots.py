@@ -49,7 +49,7 @@ class Slot:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether a probe can't tell which node answers: clients log in with tokens alone."""
+        """Whether a probe can't identify the node: clients log in with tokens alone."""
         return any(
             listener.has_tokens_alone for listener in self.node.listeners if listener.name == self.listener
         )
@@ -172,7 +172,9 @@ def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
     own = [publication for publication in observed.publications if publication.node_id == node_id]
     # If several point at it, the oldest counts: later ones are for addresses that it will advertise.
     own.sort(key=lambda publication: -publication.since_ms)
-    current = {one.listener: one.address for one in own if one.retired_at_ms is None}
+    current = {
+        publication.listener: publication.address for publication in own if publication.retired_at_ms is None
+    }
     if observed.kafka is not None:
         if registration := observed.kafka.registrations.get(node_id):
             current |= registration.endpoints
@@ -190,7 +192,7 @@ def next_moves(addresses: Addresses) -> Moves:
 
 @dataclass(slots=True)
 class _Moving:
-    """Computes the moves of one look."""
+    """Computes the moves of one pass."""
 
     addresses: Addresses
     refusals: list[Refusal] = field(default_factory=list)
@@ -200,7 +202,7 @@ class _Moving:
     windows: dict[SlotId, int] = field(default_factory=dict)
     """By moving slot, how many windows pass before its wanted address is free."""
     coveted: frozenset[Address] = frozenset()
-    """Addresses that a slot wants and does not have."""
+    """Addresses that a slot is to get and does not have."""
 
     def moves(self) -> Moves:
         self._refuse_duplicates()
@@ -221,7 +223,7 @@ class _Moving:
         ]
 
     def _refuse_duplicates(self) -> None:
-        """Refuses addresses that two slots want, or that one wants and another uses as its interim address."""
+        """Refuses an address of two slots, also as the interim address of one of them."""
         users: dict[Address, list[Slot]] = {}
         for slot in self.addresses.slots.values():
             for address in {slot.wanted, slot.interim} - {None}:
@@ -231,11 +233,11 @@ class _Moving:
             if len(slots) == 1:
                 continue
             self.refused |= {slot.id for slot in slots}
-            who = " and ".join(f"{slot.node.label} ({slot.listener})" for slot in slots)
+            names = " and ".join(f"{slot.node.label} ({slot.listener})" for slot in slots)
             self.refusals.append(
                 Refusal(
                     code="AddressConflict",
-                    message=f"{address} is the address of {who}: each needs one of its own; see "
+                    message=f"{address} is the address of {names}: each needs one of its own; see "
                     "listeners[].advertisedHost, advertisedPort and interimHost, where {nodeId} makes names unique",
                 )
             )
@@ -252,19 +254,19 @@ class _Moving:
                 return list(TopologicalSorter(graph).static_order())
             except CycleError as error:
                 cycle = sorted(set(error.args[1]))
-                breaker = next((one for one in cycle if self._can_step_aside(moving[one])), None)
+                breaker = next((place for place in cycle if self._can_step_aside(moving[place])), None)
                 if breaker is not None:
                     self.breakers.add(breaker)
                     graph[breaker] = set()
                     continue
-                self._refuse_cycle([moving[one] for one in cycle])
+                self._refuse_cycle([moving[place] for place in cycle])
                 for slot_id in cycle:
                     del graph[slot_id]
                 for owners in graph.values():
                     owners.difference_update(cycle)
 
     def _advertisers(self, slot: Slot) -> list[SlotId]:
-        """Returns the slots that still advertise the address that this one wants."""
+        """Returns the slots that still advertise the wanted address of this one."""
         return [
             owner
             for owner in self.addresses.owners(slot.wanted, slot.id)
@@ -305,7 +307,7 @@ class _Moving:
         return self.windows.get(owner_id, _NEVER)
 
     def _steps_aside(self, slot: Slot) -> bool:
-        """Whether the slot moves to its interim address now, because another slot wants its address."""
+        """Whether the slot moves to its interim address now, because its address is to go to another slot."""
         if slot.id in self.breakers:
             return True
         windows = self.windows.get(slot.id, _NEVER)

@@ -78,18 +78,18 @@ class AddressPlan:
 def plan_addresses(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> AddressPlan:
     addresses = take_stock(desired, observed)
     moves = next_moves(addresses)
-    look = _Look(desired, observed, addresses, moves)
+    current = _Pass(desired, observed, addresses, moves)
     for node in desired.nodes:
-        look.plan_node(node)
+        current.plan_node(node)
     for publication in observed.publications:
-        look.plan_old(publication, now_ms)
+        current.plan_old(publication, now_ms)
     return AddressPlan(
-        steps=tuple(look.steps),
-        waits=tuple(look.waits),
+        steps=tuple(current.steps),
+        waits=tuple(current.waits),
         refusals=moves.refusals,
-        restarts=look.restarts,
-        start_with=look.start_with,
-        held_back=look.held_back,
+        restarts=current.restarts,
+        start_with=current.start_with,
+        held_back=current.held_back,
     )
 
 
@@ -120,8 +120,8 @@ def has_publications(observed: ObservedCluster, node_id: int) -> bool:
 
 
 @dataclass(slots=True)
-class _Look:
-    """Plans one look at all nodes and publications."""
+class _Pass:
+    """Plans one pass over all nodes and publications."""
 
     desired: DesiredCluster
     observed: ObservedCluster
@@ -226,7 +226,7 @@ class _Look:
         probe = self.observed.probes.get(address)
         is_silent = probe is None or probe.node_id is None
         if slot.is_anonymous and not runs:
-            # Nothing remembers a node that could not be told from others: it was reached before it was stopped.
+            # A probe that can't identify the node is not stored: the node was reached before it was stopped.
             return None
         if (controlled and not runs) or (slot.current is None and (controlled or is_silent)):
             # Nothing listens yet that could be probed; a controlled address was published before the start.
@@ -261,7 +261,7 @@ class _Look:
         return self.observed.formation.cluster_id if self.observed.formation else self.desired.cluster_id
 
     def _wait_until_free(self, slot: Slot) -> WaitFor:
-        """Returns the wait for the address that the slot wants."""
+        """Returns the wait for the wanted address of the slot."""
         subject = f"{slot.wanted} to be free for {slot.node.label} ({slot.listener})"
         if slot.id in self.moves.refused:
             return self._wait(slot, f"{subject}: it is refused as the manifests stand")
@@ -270,10 +270,10 @@ class _Look:
             owner for owner in owners if self.addresses.advertises(slot.wanted, owner.node_id)
         )
         if advertising:
-            who = ", ".join(describe_slot(owner, self.desired, self.observed) for owner in advertising)
-            return self._wait(slot, f"{subject}: clients are sent there for {who}")
-        who = ", ".join(describe_slot(owner, self.desired, self.observed) for owner in owners)
-        return self._wait(slot, f"{subject}: it was the address of {who}, whose window has not ended")
+            names = ", ".join(describe_slot(owner, self.desired, self.observed) for owner in advertising)
+            return self._wait(slot, f"{subject}: clients are sent there for {names}")
+        names = ", ".join(describe_slot(owner, self.desired, self.observed) for owner in owners)
+        return self._wait(slot, f"{subject}: it was the address of {names}, whose window has not ended")
 
     def _wait(self, slot: Slot, reason: str) -> WaitFor:
         return wait_for(reason, slot.node.node_id)
@@ -296,25 +296,25 @@ class _Look:
             # Without a leader it is unknown which addresses clients get.
             return
         address, node_id = publication.address, publication.node_id
-        who = describe_slot(SlotId(node_id, publication.listener), self.desired, self.observed)
+        name = describe_slot(SlotId(node_id, publication.listener), self.desired, self.observed)
         if publication.retired_at_ms is None:
-            reason = f"{who} no longer advertises it"
+            reason = f"{name} no longer advertises it"
             self.steps.append(RetireAddress(address=address, node_id=node_id, reason=reason))
             return
         overlap_ms = self._overlap_ms(node_id)
         window_ends_ms = publication.retired_at_ms + overlap_ms
         bound_ms = window_ends_ms + LINGER_WINDOWS_MAX * overlap_ms
         if now_ms < window_ends_ms:
-            reason = f"the window of {address} to end, the old address of {who}"
+            reason = f"the window of {address} to end, the old address of {name}"
             self.waits.append(wait_for(reason, node_id, until_ms=window_ends_ms))
         elif publication.connections and now_ms < bound_ms:
             reason = (
-                f"clients to leave {address}, the old address of {who}: {publication.connections} connected"
+                f"clients to leave {address}, the old address of {name}: {publication.connections} connected"
             )
             self.waits.append(wait_for(reason, node_id, until_ms=bound_ms))
         else:
             used = f", though {publication.connections} clients use it" if publication.connections else ""
-            reason = f"the window of {who}'s old address has passed{used}"
+            reason = f"the window of {name}'s old address has passed{used}"
             self.steps.append(WithdrawAddress(address=address, node_id=node_id, reason=reason))
 
     def _is_used(self, publication: Publication) -> bool:

@@ -4,14 +4,19 @@ Both are plain data. A runtime fills in what it knows of nodes, volumes and publ
 `KafkaFacts` from the quorum. Times are Unix milliseconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
+from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition
 from quorate_operator.planning.differences import Rendering
-from quorate_operator.planning.windows import Window
+
+DAY_MS = 86_400_000
+_WEEK_DAYS = 7
+_FIRST_WEEKDAY = 3
+"""1970-01-01, from which Unix time counts, was a Thursday; 0 is Monday."""
 
 
 class Role(StrEnum):
@@ -35,7 +40,7 @@ class NodeState(StrEnum):
     STOPPED   formatted, and it was not started or was asked to stop
     STARTING  its process runs, and it has not been ready since it was started
     READY     a controller: a voter, or an observer that may become one, that is caught up with the leader and
-              was heard of since its process began; a broker: registered, unfenced and answering
+              has fetched since its process began; a broker: registered, unfenced and answering
     UNREADY   it was ready, runs, and is not ready now
     CRASHED   its process ended without a request
     """
@@ -85,6 +90,33 @@ class VolumePolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A weekly window: it opens at one time on some days of the week, and may extend into the following days."""
+
+    days: frozenset[int]
+    """0 is Monday."""
+    start_ms: int
+    """From midnight, UTC."""
+    duration_ms: int
+
+    def opens_at_ms(self, now_ms: int) -> int:
+        """Returns the first time from `now_ms` on at which the window is open, which is `now_ms` while it is."""
+        today = now_ms // DAY_MS
+        # It comes back each week: one that began earlier and is still open began again since.
+        begins = (
+            day * DAY_MS + self.start_ms
+            for day in range(today - _WEEK_DAYS, today + _WEEK_DAYS + 1)
+            if (day + _FIRST_WEEKDAY) % _WEEK_DAYS in self.days
+        )
+        return min(max(begin, now_ms) for begin in begins if begin + self.duration_ms > now_ms)
+
+
+def opens_at_ms(windows: Iterable[Window], now_ms: int) -> int:
+    """Returns the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
+    return min((window.opens_at_ms(now_ms) for window in windows), default=now_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPolicy:
     """How a pool's nodes are restarted and renamed.
 
@@ -97,7 +129,7 @@ class RolloutPolicy:
     grace_ms: int | None = None
     """How long a node of the pool may take to stop; None for what its role usually takes."""
     windows: tuple[Window, ...] = ()
-    """When restarts may begin that nobody asked for; empty for at any time."""
+    """When restarts may begin that were not requested; empty for at any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +159,7 @@ class DesiredNode:
     """What the hashes of `revision` were made of, for the reasons of restarts. It decides nothing."""
     rack: str | None = None
     volumes: Mapping[int, int] = field(default_factory=dict)
-    """The sizes that its volumes shall have, in bytes by volume id; empty where nobody asks for any."""
+    """The sizes that its volumes shall have, in bytes by volume id; empty where none is requested."""
     log_levels: Mapping[str, str] = field(default_factory=dict)
     """Kafka's levels by the name of the logger: those that the manifest asks for."""
 
@@ -233,7 +265,7 @@ class ObservedNode:
     problem: str | None = None
     """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
     restart_refusal: str | None = None
-    """Why it could not be started again with what is desired; None if it could, or if nobody asked."""
+    """Why it could not be started again with what is desired; None if it could, or if this is not known."""
     unreachable_host: bool = False
     """Whether its machine does not answer, so that its process may still run."""
     is_forgotten: bool = False
@@ -272,7 +304,7 @@ class ObservedQuorum:
     high_watermark: int
     kraft_version: int
     is_leader_new: bool = False
-    """Whether the leader may not have heard from every live replica yet, by `quorate_admin.diagnosis.LeaderView`."""
+    """Whether the leader may lack fetches of live replicas yet, by `quorate_admin.diagnosis.LeaderView`."""
     voters: Mapping[int, ObservedVoter] = field(default_factory=dict)
     observers: tuple[ObservedVoter, ...] = ()
     """A node that came back with a new disk is an observer with its new directory id, and may be a voter with
@@ -294,24 +326,6 @@ class ObservedRegistration:
     """The broker epoch; -1 for controllers."""
 
 
-class PartitionId(NamedTuple):
-    topic: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedPartition:
-    """A partition that has a replica on a broker that is to leave, or is being reassigned."""
-
-    partition: PartitionId
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-    size_bytes: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
     """The load of a broker. Sizes are None if they are unknown."""
@@ -320,6 +334,8 @@ class BrokerLoad:
     leaders: int = 0
     used_bytes: int | None = None
     free_bytes: int | None = None
+    room_bytes: int | None = None
+    """How many bytes of new replicas it may get, by `broker_room_bytes`; None also for no limit."""
     fragile: int = 0
     """Partitions with several replicas that would fall below min.insync.replicas, or lose their only
     leader, if this broker stopped now."""
@@ -327,31 +343,6 @@ class BrokerLoad:
     """Partitions whose preferred leader this broker is and does not lead, though it is in sync."""
     lagging: int = 0
     """Replicas that are not in sync, without those that a reassignment adds or removes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedDirectory:
-    """A log directory of a broker, as the broker describes it."""
-
-    replicas: Mapping[PartitionId, int] = field(default_factory=dict)
-    """The sizes of the replicas in it."""
-    incoming: frozenset[PartitionId] = frozenset()
-    """The replicas that are being moved into it from other directories of the broker."""
-    room_bytes: int | None = None
-    """How much may be moved into it; None if the broker does not report that."""
-    is_cordoned: bool = False
-    """Whether it gets no new replicas (KIP-1066)."""
-    error: str | None = None
-
-    @property
-    def used_bytes(self) -> int:
-        """The size of the replicas in it."""
-        return sum(self.replicas.values())
-
-    @property
-    def takes_replicas(self) -> bool:
-        """Whether replicas may be moved into it."""
-        return self.error is None and not self.is_cordoned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,13 +356,14 @@ class KafkaFacts:
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels by name."""
     partitions: tuple[ObservedPartition, ...] = ()
+    """Those that have a replica on a broker to be decommissioned, or are being reassigned."""
     loads: Mapping[int, BrokerLoad] = field(default_factory=dict)
     offline_partitions: int = 0
     log_levels: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """The levels of loggers that the manifest names and the node has, by node and logger. Nodes that did not answer
     are missing."""
     answering: frozenset[int] = frozenset()
-    """The brokers that answered for themselves in this look, and know themselves unfenced."""
+    """The brokers that answered for themselves in this pass, and know themselves unfenced."""
     directories: Mapping[int, Mapping[str, ObservedDirectory]] = field(default_factory=dict)
     """Log directories by path, of those brokers of which they were asked for and that answered."""
     cordoned: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -406,7 +398,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """What a probe of an address found. Without an answer, everything but `error` is None.
+    """What a probe of an address found. Without a response, everything but `error` is None.
 
     Kafka does not report the listener: a probe reaches a node.
     """
@@ -424,7 +416,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formation:
-    """The identity of the cluster, settled and stored before the first node was created.
+    """The identity of the cluster, decided and stored before the first node was created.
 
     `initial_voters` has the directory ids of the first disks by node id. `is_formed`: a leader was seen; from then
     on, an empty disk joins and never forms. RebuildQuorum stores a new one: the survivor as the only initial voter,

@@ -21,8 +21,8 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
     VolumePolicy,
+    Window,
 )
-from quorate_operator.planning.windows import Window
 
 TOPIC_DEFAULTS: Final = (
     "default.replication.factor",
@@ -98,7 +98,7 @@ def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]
 
 
 def _volumes(pool: KafkaController | KafkaBroker) -> dict[int, int]:
-    return {one.id: quantity_bytes(one.size) for one in pool.spec.storage.wanted}
+    return {volume.id: quantity_bytes(volume.size) for volume in pool.spec.storage.wanted}
 
 
 def _controller_config(quorum: KafkaController, manifests: Manifests) -> Mapping[str, str]:

@@ -13,10 +13,9 @@ from quorate_operator.planning.cluster import (
     ObservedCluster,
     Role,
 )
-from quorate_operator.planning.part import Part, labels
 from quorate_operator.planning.registrations import judge, removable
 from quorate_operator.planning.safety import view_quorum
-from quorate_operator.planning.steps import FinalizeFeature, Refusal, wait_for
+from quorate_operator.planning.steps import FinalizeFeature, Part, Refusal, labels, wait_for
 
 
 def target_level(desired: DesiredCluster) -> int | None:
@@ -163,12 +162,14 @@ def _finalize(
     assert observed.kafka is not None
     against = judge(observed).blockers(name, level)
     # Ghosts are refreshed or unregistered first; a controller that has just stopped will be a ghost soon.
-    leaving = {one.node_id for one in removable(desired, observed)}
-    stubborn = [one for one in against if one.is_registered and one.node_id not in pending | leaving]
+    leaving = {registration.node_id for registration in removable(desired, observed)}
+    stubborn = [
+        blocker for blocker in against if blocker.is_registered and blocker.node_id not in pending | leaving
+    ]
     if stubborn:
         return Part(refusals=(_blocked(name, level, stubborn, observed.kafka),))
     if against:
-        waited = tuple(sorted({one.node_id for one in against}))
+        waited = tuple(sorted({blocker.node_id for blocker in against}))
         what = f"{name} {way}: every registered node has to support it; waiting for {_named(observed.kafka, waited)}"
         return Part(rest=(wait_for(what, *waited),))
     if pending and not is_downgrade:
@@ -184,7 +185,9 @@ def _finalize(
 
 
 def _blocked(name: str, level: int, against: list[Blocker], kafka: KafkaFacts) -> Refusal:
-    ranges = ", ".join(f"{one.kind}-{one.node_id} supports {one.lowest}-{one.highest}" for one in against)
+    ranges = ", ".join(
+        f"{blocker.kind}-{blocker.node_id} supports {blocker.lowest}-{blocker.highest}" for blocker in against
+    )
     shown = f"{metadata_version_name(level)} ({level})" if name == METADATA_VERSION else str(level)
     now = kafka.features.get(name, 0)
     return Refusal(

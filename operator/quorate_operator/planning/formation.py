@@ -1,6 +1,6 @@
 """Forms a cluster once, and gives nodes their storage.
 
-UNSETTLED  nothing exists: the identity is settled and stored first
+UNSETTLED  nothing exists: the identity is decided and stored first
 FORMING    the first voters get their disks, all of them before one starts; so a controller that has run and has no
            disk is never formatted as a first voter again
 FORMED     a leader was seen: an empty disk joins as a new voter, see `membership`
@@ -19,9 +19,17 @@ from quorate_operator.planning.cluster import (
     ObservedCluster,
     Role,
 )
-from quorate_operator.planning.part import Part, labels, listed
 from quorate_operator.planning.safety import QuorumView, view_quorum
-from quorate_operator.planning.steps import CreateNode, FormCluster, Refusal, WaitFor, wait_for
+from quorate_operator.planning.steps import (
+    CreateNode,
+    FormCluster,
+    Part,
+    Refusal,
+    WaitFor,
+    labels,
+    listed,
+    wait_for,
+)
 
 
 class Phase(Enum):
@@ -138,13 +146,13 @@ def _lost_founders(formation: Formation, founders: list[DesiredNode]) -> list[Re
     names = labels(Role.CONTROLLER, (node.node_id for node in founders))
     voters = len(formation.initial_voters)
     if voters - len(founders) >= majority(voters):
-        return []  # the others elect a leader, and the lost one joins anew
+        return []  # the others elect a leader, and the lost one joins with a new disk
     return [
         Refusal(
             "QuorumLost",
             f"the disk of {names} is gone, and no leader was seen since the quorum was "
             f"{'rebuilt' if formation.is_rebuilt else 'started'}: "
-            "it can't be formed a second time. Bring the disk back, or delete the cluster and create it anew",
+            "it can't be formed a second time. Bring the disk back, or delete the cluster and create it again",
         )
     ]
 
@@ -169,7 +177,7 @@ def _why_create(node: DesiredNode, view: QuorumView) -> str | None:
     if view.is_dynamic:
         # Rule 5: as long as the lost disk is a voter, the node id has no other one.
         return None if node.node_id in view.voters else "it joins the quorum with a new disk"
-    # A static quorum knows no disks. Its voter may start anew when the others have all that is committed.
+    # A static quorum knows no disks. Its voter may start with a new disk when the others have all that is committed.
     if node.node_id in view.voters and len(view.alive) >= majority(view.size):
         return "its disk is gone, and the other voters have all that is committed"
     return None

@@ -17,7 +17,7 @@ from quorate_operator.planning.cluster import (
 class InSync:
     """Whether a broker is in service and every replica on it is in sync; if not, why, as a condition has it.
 
-    The message does not count: it would change at each look while a broker catches up.
+    The message does not count: it would change at each pass while a broker catches up.
     """
 
     holds: bool

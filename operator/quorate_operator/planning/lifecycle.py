@@ -10,8 +10,7 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
 )
-from quorate_operator.planning.part import listed
-from quorate_operator.planning.steps import Step, StopNode, WaitFor, wait_for
+from quorate_operator.planning.steps import Step, StopNode, WaitFor, listed, wait_for
 
 
 def wait_for_ready(
@@ -66,7 +65,7 @@ def stop_all(
 ) -> tuple[Step, ...]:
     """Returns the steps that stop every running node: brokers first, the leader last.
 
-    A node has the time that `rollouts` has for its pool, except for brokers while nobody leads.
+    A node has the time that `rollouts` has for its pool, except for brokers while there is no leader.
     """
 
     def grace_ms(node_id: int) -> int:
@@ -82,10 +81,12 @@ def stop_all(
     # A broker asks the active controller for its controlled shutdown, and would wait for one in vain.
     brokers_ms = None if leader else GRACE_WITHOUT_QUORUM_MS
     others = (
-        ("standby controllers", "before the active one") if leader else ("controllers", "while nobody leads")
+        ("standby controllers", "before the active one")
+        if leader
+        else ("controllers", "while there is no leader")
     )
     steps: list[Step] = []
-    for node_ids, allowed_ms, who, order in (
+    for node_ids, allowed_ms, group, order in (
         (brokers, brokers_ms, "brokers", "first"),
         (followers, None, *others),
         (leader, None, "the active controller", "last"),
@@ -93,12 +94,12 @@ def stop_all(
         if not node_ids:
             continue
         if steps:
-            steps.append(wait_for(f"the turn of {who}"))
+            steps.append(wait_for(f"the turn of {group}"))
         steps += [
             StopNode(
                 node_id=node_id,
                 grace_ms=allowed_ms or grace_ms(node_id),
-                reason=f"{reason}, {who} {order}",
+                reason=f"{reason}, {group} {order}",
             )
             for node_id in node_ids
         ]

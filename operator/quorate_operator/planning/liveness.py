@@ -14,9 +14,8 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.formation import Phase, brokers_to_start, founders_to_start, phase_of
-from quorate_operator.planning.part import Part
 from quorate_operator.planning.safety import has_other_disk, view_quorum
-from quorate_operator.planning.steps import CreateNode, StartNode, WaitFor, wait_for
+from quorate_operator.planning.steps import CreateNode, Part, StartNode, WaitFor, wait_for
 
 RESTART_BACKOFF_MS_MIN = 500
 RESTART_BACKOFF_MS_MAX = 30_000

@@ -1,13 +1,12 @@
 """Levels of loggers that a manifest names, set while nodes run (KIP-412, KIP-919). Pure.
 
 A node forgets them when it restarts, and then they are set again. A level that the manifest does not name any more
-stays until the node restarts: Kafka does not tell whether a level was set or is the default.
+stays until the node restarts: Kafka does not report whether a level was set or is the default.
 """
 
 from quorate_operator.planning.cluster import DesiredCluster, ObservedCluster
 from quorate_operator.planning.differences import differences, shortened
-from quorate_operator.planning.part import Part
-from quorate_operator.planning.steps import Refusal, SetLogLevels
+from quorate_operator.planning.steps import Part, Refusal, SetLogLevels
 
 
 def plan_log_levels(desired: DesiredCluster, observed: ObservedCluster) -> Part:

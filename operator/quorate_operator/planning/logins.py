@@ -20,9 +20,9 @@ CODE: Final = "UnsafeLogin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """As whom a node logs in at controllers, and the fingerprints of the passwords that it knows by user.
+    """The user of a node at controllers, and by user the fingerprints of the passwords that it knows.
 
-    A controller lets these users in.
+    A controller accepts these users.
     """
 
     user: str

@@ -22,18 +22,20 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.formation import Phase, phase_of
 from quorate_operator.planning.lifecycle import GRACE_MS
-from quorate_operator.planning.part import Part, listed, merge
 from quorate_operator.planning.registrations import awaits_unregistration
 from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
 from quorate_operator.planning.steps import (
     AddVoter,
     DeleteVolume,
     ForgetNode,
+    Part,
     Refusal,
     RemoveVoter,
     Step,
     StopNode,
     WaitFor,
+    listed,
+    merge,
     wait_for,
 )
 
@@ -45,7 +47,7 @@ def plan_membership(desired: DesiredCluster, observed: ObservedCluster) -> Part:
         return Part()
     if not view.is_dynamic:
         return _static(desired, view)
-    return merge((_change(desired, observed, view), _goodbye(desired, observed, view)))
+    return merge((_change(desired, observed, view), _retire(desired, observed, view)))
 
 
 def is_changing(desired: DesiredCluster, observed: ObservedCluster) -> bool:
@@ -103,7 +105,7 @@ def _why_leave(voter: ObservedVoter, desired: DesiredCluster) -> str:
     if voter.node_id in desired.decommission:
         return "it is decommissioned"
     size = len(desired.of_role(Role.CONTROLLER))
-    return f"{size} voter{'s' if size != 1 else ''} are desired, and it is none of them"
+    return f"{size} voter{'s' if size != 1 else ''} are desired, without this one"
 
 
 def _remove(voter: ObservedVoter, view: QuorumView, why: str) -> Part:
@@ -162,7 +164,7 @@ def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | 
     )
 
 
-def _goodbye(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
+def _retire(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
     """Plans for controllers that are no longer voters and are not desired."""
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     return merge(

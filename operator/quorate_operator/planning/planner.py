@@ -6,27 +6,26 @@ Each concern is a module with a pure function that returns its due steps and wai
     volumes                         they are created, and grow while their nodes run; removed ones are emptied
     membership                      one voter is added or removed
     registrations, kraft.version    obstacles of a level are removed
-    brokers that leave              drained, stopped, forgotten
+    decommission of brokers         drained, stopped, forgotten
     rollout                         one node is restarted
     features                        a level is finalized once every node supports it
     levels of loggers               set while nodes run
 
 Only one living node at a time is taken out of service, by a change of the voter set or by a restart, and none while a
-first start is due. Brokers that leave are stopped when they hold no replica.
+first start is due. Decommissioned brokers are stopped when they hold no replica.
 """
 
 from dataclasses import replace
 
 from quorate_operator.planning.addresses import plan_addresses
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeState, ObservedCluster
-from quorate_operator.planning.drain import plan_drain, refuse_while_hibernated
+from quorate_operator.planning.decommission import plan_decommission, refuse_while_hibernated
 from quorate_operator.planning.features import plan_features, plan_migration, target_level
 from quorate_operator.planning.formation import plan_formation
 from quorate_operator.planning.lifecycle import stop_all, wait_for_ready
 from quorate_operator.planning.liveness import plan_starts
 from quorate_operator.planning.log_levels import plan_log_levels
 from quorate_operator.planning.membership import plan_membership
-from quorate_operator.planning.part import Part, merge
 from quorate_operator.planning.recovery import plan_recovery, refuse_without_quorum
 from quorate_operator.planning.registrations import plan_registrations
 from quorate_operator.planning.rollout import due_for_restart, plan_rollout
@@ -35,6 +34,7 @@ from quorate_operator.planning.steps import (
     CreateNode,
     FinalizeFeature,
     KafkaAction,
+    Part,
     Plan,
     Refusal,
     ReleaseVolume,
@@ -42,12 +42,12 @@ from quorate_operator.planning.steps import (
     StartNode,
     StopNode,
     WaitFor,
+    merge,
 )
-from quorate_operator.planning.volume_removal import plan_volume_removal
-from quorate_operator.planning.volumes import plan_volumes
+from quorate_operator.planning.volumes import plan_volume_removal, plan_volumes
 
 PAUSED = "Paused"
-"""The code of the refusal that a paused cluster has of everything else: somebody asked for it."""
+"""Refusal code of a paused cluster."""
 
 
 def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
@@ -87,24 +87,33 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     volumes = merge((plan_volumes(desired, observed), plan_volume_removal(desired, observed)))
     membership = plan_membership(desired, observed)
     registrations = plan_registrations(desired, observed, target_level(desired))
-    drain = plan_drain(desired, observed, now_ms)
-    drained = Part(due=drain.steps, rest=drain.waits, refusals=drain.refusals)
+    decommission = plan_decommission(desired, observed, now_ms)
     migration = plan_migration(desired, observed)
     first = merge((created, starts, membership, migration, volumes))
     rollout = plan_rollout(desired, observed, now_ms, addresses, hold=_hold(first))
-    if _stops_leader(rollout, observed) and _asks_kafka(merge((registrations, drained))):
+    if _stops_leader(rollout, observed) and _asks_kafka(merge((registrations, decommission))):
         hold = "the active controller has other changes to make first"
         rollout = plan_rollout(desired, observed, now_ms, addresses, hold=hold)
     pending = frozenset(
         (
             *due_for_restart(desired, observed, addresses, now_ms),
-            *(one.node_id for one in rollout.postponed),
-            *drain.leaving,
+            *(restart.node_id for restart in rollout.postponed),
+            *decommission.node_ids,
             *_on_their_way(desired, observed),
         )
     )
     features = plan_features(desired, observed, pending)
-    parts = (published, created, starts, membership, registrations, drained, migration, rollout, features)
+    parts = (
+        published,
+        created,
+        starts,
+        membership,
+        registrations,
+        decommission,
+        migration,
+        rollout,
+        features,
+    )
     whole = merge((*parts, plan_log_levels(desired, observed), volumes, Part(rest=addresses.waits)))
     waited = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
     return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, waited)))

@@ -19,10 +19,10 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.formation import Phase, phase_of
 from quorate_operator.planning.lifecycle import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
-from quorate_operator.planning.part import Part
 from quorate_operator.planning.steps import (
     Action,
     DeleteVolume,
+    Part,
     RebuildQuorum,
     Refusal,
     StopNode,

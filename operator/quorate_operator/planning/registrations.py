@@ -1,8 +1,9 @@
 """Registrations of controllers that are gone: ghosts (KIP-1312).
 
-`judge` decides who is a ghost, by the same definition as the doctor; `may_be_removed` is the planner's guard. From
-metadata.version 33 on, a ghost is unregistered. Below, it stays unless its range blocks a desired upgrade or its
-addresses are needed: then it is registered again with the cluster's range and no endpoints (ADR 9).
+`judge` decides which registrations are ghosts, by the same definition as the doctor; `may_be_removed` is the
+planner's guard. From metadata.version 33 on, a ghost is unregistered. Below, it stays unless its range blocks a
+desired upgrade or its addresses are needed: then it is registered again with the cluster's range and no endpoints
+(ADR 9).
 """
 
 from quorate_admin.diagnosis import ClusterFacts, JudgedReplica, NodeKind, RegisteredNode, supports
@@ -22,8 +23,7 @@ from quorate_operator.planning.cluster import (
     ObservedVoter,
     Role,
 )
-from quorate_operator.planning.part import Part
-from quorate_operator.planning.steps import RefreshRegistration, UnregisterController
+from quorate_operator.planning.steps import Part, RefreshRegistration, UnregisterController
 
 
 def judge(observed: ObservedCluster) -> ClusterFacts:
@@ -34,9 +34,11 @@ def judge(observed: ObservedCluster) -> ClusterFacts:
     return ClusterFacts(
         leader_id=quorum.leader_id,
         is_leader_new=quorum.is_leader_new,
-        voters=tuple(_replica(one) for _, one in sorted(quorum.voters.items())),
+        voters=tuple(_replica(voter) for _, voter in sorted(quorum.voters.items())),
         observers=tuple(_replica(observer) for observer in quorum.observers),
-        registrations=tuple(_registered(one) for _, one in sorted(observed.kafka.registrations.items())),
+        registrations=tuple(
+            _registered(registration) for _, registration in sorted(observed.kafka.registrations.items())
+        ),
         finalized={**observed.kafka.features, KRAFT_VERSION: quorum.kraft_version},
     )
 
@@ -49,7 +51,7 @@ def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, targe
     judged = set(judge(observed).ghosts)
     for ghost in removable(desired, observed):
         if ghost.node_id not in judged:
-            continue  # it fetched a moment ago, runs elsewhere, or a new leader has not heard from it yet
+            continue  # it fetched a moment ago, runs elsewhere, or has not fetched from a new leader yet
         if can_unregister(observed.kafka):
             reason = "it is gone: it is no voter and does not follow the metadata log"
             due.append(UnregisterController(node_id=ghost.node_id, reason=reason))
@@ -111,15 +113,15 @@ def can_unregister(kafka: KafkaFacts) -> bool:
     return kafka.features.get(METADATA_VERSION, 0) >= CONTROLLER_UNREGISTRATION_SINCE
 
 
-def _replica(one: ObservedVoter) -> JudgedReplica:
-    return JudgedReplica(node_id=one.node_id, follows=one.follows, caught_up=one.caught_up)
+def _replica(voter: ObservedVoter) -> JudgedReplica:
+    return JudgedReplica(node_id=voter.node_id, follows=voter.follows, caught_up=voter.caught_up)
 
 
-def _registered(one: ObservedRegistration) -> RegisteredNode:
+def _registered(registration: ObservedRegistration) -> RegisteredNode:
     return RegisteredNode(
-        kind=NodeKind(one.role.value),
-        node_id=one.node_id,
-        endpoints=tuple((address.host, address.port) for address in one.endpoints.values()),
-        features=one.features,
-        fenced=one.fenced,
+        kind=NodeKind(registration.role.value),
+        node_id=registration.node_id,
+        endpoints=tuple((address.host, address.port) for address in registration.endpoints.values()),
+        features=registration.features,
+        fenced=registration.fenced,
     )

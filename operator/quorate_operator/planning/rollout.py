@@ -26,29 +26,30 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     Role,
     RolloutPolicy,
+    opens_at_ms,
 )
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.membership import is_changing
-from quorate_operator.planning.part import Part, listed
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import (
     ElectPreferredLeaders,
+    Part,
     Postponed,
     Refusal,
     StartNode,
     Step,
     StopNode,
+    listed,
     wait_for,
 )
 from quorate_operator.planning.volumes import VOLUMES
-from quorate_operator.planning.windows import opens_at_ms
 
 BROKER_GRACE_MS = 120_000
 """A controlled shutdown first moves every leadership away, so that a large broker takes longer than a controller."""
 BROKEN_AFTER_MS = 60_000
-"""A node that is not ready so long after its start may be restarted."""
+"""A node that is not ready this long after its start may be restarted."""
 ELECT_WITHIN_MS = 120_000
 """How long after the last start of a broker preferred leaders are elected."""
 
@@ -66,7 +67,7 @@ _WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME)}
 _NAMED_FIRST = ("version", "image", "restart", VOLUMES, COPIES, "resources", "config", "secrets")
 """The parts of a revision in the order in which reasons name them; the others follow."""
 _POSTPONABLE = frozenset({"image", "secrets"})
-"""Parts of a revision that change without anybody asking for a restart: a release of the operator, a renewal."""
+"""Parts of a revision that change without a request: by a release of the operator, by a renewal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +100,8 @@ def plan_rollout(
     split = _split(desired, observed, addresses, now_ms)
     due, refusals, postponed = split.due, split.refusals, split.postponed
     situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
-    controllers = [one for one in due if one.node.role is Role.CONTROLLER]
-    brokers = [one for one in due if one.node.role is Role.BROKER]
+    controllers = [restart for restart in due if restart.node.role is Role.CONTROLLER]
+    brokers = [restart for restart in due if restart.node.role is Role.BROKER]
     if controllers:
         part = _controllers(controllers, situation)
         return Part(
@@ -120,13 +121,15 @@ def due_for_restart(
     desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan, now_ms: int
 ) -> Mapping[int, str]:
     """Returns the reason for each running node that needs a restart and may have one now."""
-    return {one.node.node_id: one.reason for one in _split(desired, observed, addresses, now_ms).due}
+    return {
+        restart.node.node_id: restart.reason for restart in _split(desired, observed, addresses, now_ms).due
+    }
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
     """Returns how many brokers may be evicted now: one, or none while a partition can't spare another replica.
 
-    The only broker may always go: who drains its machine would wait for ever.
+    The only broker may always go: otherwise a node drain would block forever.
     """
     asked = {node.node_id for node in desired.of_role(Role.BROKER)}
     running = {
@@ -137,7 +140,9 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
     kafka = observed.kafka
     if kafka is None or not all(_is_back(observed, node_id) for node_id in asked):
         return 0
-    return int(not any(_why_not_load(kafka.loads.get(one), kafka.offline_partitions) for one in running))
+    return int(
+        not any(_why_not_load(kafka.loads.get(broker_id), kafka.offline_partitions) for broker_id in running)
+    )
 
 
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
@@ -157,9 +162,9 @@ def _in_words(parts: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequence[str]]:
     """Returns how a running node differs from the desired one, by the part of the revision.
 
-    Addresses are left out. A part that was never recorded is no difference, except for a requested restart; a request
-    that was withdrawn is none. More copies of new topics are no reason, fewer are: a broker can't create topics with
-    more copies than there are brokers.
+    Addresses are left out. A part that was never recorded is no difference, except for a requested restart, and
+    neither is a withdrawn request. Fewer copies of new topics are a reason, more are not: a broker can't create
+    topics with more copies than there are brokers.
     """
     found: dict[str, Sequence[str]] = {}
     for part in sorted(node.revision.keys() | seen.revision.keys()):
@@ -212,7 +217,7 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         elif reasons and seen.restart_refusal is not None:
             unstartable.setdefault((node.pool, seen.restart_refusal), []).append(node.node_id)
         elif reasons:
-            one = _Due(node=node, seen=seen, reason="; ".join(reasons))
+            restart = _Due(node=node, seen=seen, reason="; ".join(reasons))
             can_wait = seen.state is NodeState.READY and node.node_id not in addresses.restarts
             windows = desired.rollouts.get(node.pool, RolloutPolicy()).windows
             if (
@@ -220,9 +225,9 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
                 and parts.keys() <= _POSTPONABLE
                 and (opens_ms := opens_at_ms(windows, now_ms)) > now_ms
             ):
-                postponed.append(Postponed(node_id=node.node_id, reason=one.reason, until_ms=opens_ms))
+                postponed.append(Postponed(node_id=node.node_id, reason=restart.reason, until_ms=opens_ms))
             else:
-                due.append(one)
+                due.append(restart)
     refusals += (
         Refusal(
             "RestartRefused",
@@ -239,23 +244,23 @@ def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
     leader_id = view.leader_id if view else None
     order = sorted(
         due,
-        key=lambda one: (
-            one.seen.unreachable_host,
-            one.seen.state is NodeState.READY,
-            one.node.node_id == leader_id,
+        key=lambda restart: (
+            restart.seen.unreachable_host,
+            restart.seen.state is NodeState.READY,
+            restart.node.node_id == leader_id,
         ),
     )
     blocked = situation.hold or _why_not_controller(order[0], situation)
     return _roll(order[0], order[1:], blocked, situation)
 
 
-def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
+def _why_not_controller(restart: _Due, situation: _Situation) -> str | None:
     """Returns why a controller may not be restarted now, or None."""
     desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
     view = view_quorum(observed)
-    if one.seen.unreachable_host:
+    if restart.seen.unreachable_host:
         return "its machine does not answer"
-    if one.seen.state is not NodeState.READY:
+    if restart.seen.state is not NodeState.READY:
         # It is of no use now, so it may restart. But without a leader, perhaps only the operator's view is wrong.
         peers = [observed.nodes[node.node_id] for node in desired.of_role(Role.CONTROLLER)]
         down = [peer.node_id for peer in peers if _is_down(peer)] or _needed_for_majority(desired, observed)
@@ -266,8 +271,8 @@ def _why_not_controller(one: _Due, situation: _Situation) -> str | None:
         return "no leader of the quorum answers"
     if is_changing(desired, observed):
         return "the quorum's voters change, and are restarted afterwards"
-    stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=one.node.node_id)
-    return stopped or view.forbids_stop(one.node.node_id)
+    stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=restart.node.node_id)
+    return stopped or view.forbids_stop(restart.node.node_id)
 
 
 def _needed_for_majority(desired: DesiredCluster, observed: ObservedCluster) -> list[int]:
@@ -291,27 +296,27 @@ def _is_down(seen: ObservedNode) -> bool:
 
 def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
     """Restarts the first broker that may be; a pool that has to wait does not delay the others."""
-    order = sorted(due, key=lambda one: (one.seen.state is NodeState.READY, one.node.node_id))
-    blocked = [situation.hold or _why_not_broker(one, situation) for one in order]
+    order = sorted(due, key=lambda restart: (restart.seen.state is NodeState.READY, restart.node.node_id))
+    blocked = [situation.hold or _why_not_broker(restart, situation) for restart in order]
     chosen = blocked.index(None) if None in blocked else 0
     others = [*order[:chosen], *order[chosen + 1 :]]
     return _roll(order[chosen], others, blocked[chosen], situation)
 
 
-def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
+def _why_not_broker(restart: _Due, situation: _Situation) -> str | None:
     """Returns why a broker may not be restarted now, or None."""
     desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
-    if one.seen.unreachable_host:
+    if restart.seen.unreachable_host:
         return "its machine does not answer"
     if observed.kafka is None:
         return "no leader of the quorum answers"
     if is_changing(desired, observed):
         return "the quorum's voters change"
-    policy = desired.rollouts.get(one.node.pool, RolloutPolicy())
-    pool = [node.node_id for node in desired.of_role(Role.BROKER) if node.pool == one.node.pool]
-    if one.seen.state is not NodeState.READY:
-        others = [observed.nodes[node_id] for node_id in pool if node_id != one.node.node_id]
-        return _may_become_ready([one.seen], now_ms) or _may_become_ready(
+    policy = desired.rollouts.get(restart.node.pool, RolloutPolicy())
+    pool = [node.node_id for node in desired.of_role(Role.BROKER) if node.pool == restart.node.pool]
+    if restart.seen.state is not NodeState.READY:
+        others = [observed.nodes[node_id] for node_id in pool if node_id != restart.node.node_id]
+        return _may_become_ready([restart.seen], now_ms) or _may_become_ready(
             others, now_ms, allowed=policy.max_unavailable - 1
         )
     stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=None)
@@ -320,7 +325,7 @@ def _why_not_broker(one: _Due, situation: _Situation) -> str | None:
     down = [node_id for node_id in pool if not _is_back(observed, node_id)]
     if len(down) >= policy.max_unavailable:
         return _stops_the_roll(observed, down[0])
-    return _why_not_load(observed.kafka.loads.get(one.node.node_id), observed.kafka.offline_partitions)
+    return _why_not_load(observed.kafka.loads.get(restart.node.node_id), observed.kafka.offline_partitions)
 
 
 def _why_not_load(load: BrokerLoad | None, offline_partitions: int) -> str | None:
@@ -342,7 +347,7 @@ def _not_back(
 ) -> str | None:
     """Returns the first node of the role that is not ready, or lacks its new addresses, as a reason to wait.
 
-    One whose machine does not answer is none: the roll did not take it down. The quorum may do without it, or not.
+    Nodes on unreachable machines do not block the rollout; quorum safety is checked separately.
     """
     for node in desired.of_role(role):
         is_away = observed.nodes[node.node_id].unreachable_host
@@ -390,10 +395,10 @@ def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, situation: _
     return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))
 
 
-def _stop(one: _Due, rollouts: Mapping[str, RolloutPolicy]) -> StopNode:
-    usual_ms = GRACE_MS if one.node.role is Role.CONTROLLER else BROKER_GRACE_MS
-    grace_ms = rollouts.get(one.node.pool, RolloutPolicy()).grace_ms or usual_ms
-    return StopNode(node_id=one.node.node_id, grace_ms=grace_ms, reason=one.reason)
+def _stop(restart: _Due, rollouts: Mapping[str, RolloutPolicy]) -> StopNode:
+    usual_ms = GRACE_MS if restart.node.role is Role.CONTROLLER else BROKER_GRACE_MS
+    grace_ms = rollouts.get(restart.node.pool, RolloutPolicy()).grace_ms or usual_ms
+    return StopNode(node_id=restart.node.node_id, grace_ms=grace_ms, reason=restart.reason)
 
 
 def _in_turn(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from quorate_admin.diagnosis import majority
 
 from quorate_operator.planning.cluster import NodeState, ObservedCluster, ObservedVoter
-from quorate_operator.planning.part import listed
+from quorate_operator.planning.steps import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

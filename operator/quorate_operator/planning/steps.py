@@ -5,12 +5,13 @@ after an interrupted attempt, with the same result: an operator may be killed at
 steps of the whole cluster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from quorate_operator.planning.cluster import Address, PartitionId
+from quorate_operator.placement.cluster import PartitionId
+from quorate_operator.planning.cluster import Address, Role
 
 
 class StepError(Exception):
@@ -254,7 +255,7 @@ def wait_for(reason: str, *node_ids: int, until_ms: int | None = None) -> WaitFo
 
 
 class Refusal(NamedTuple):
-    """A request that is not carried out: why, and what to do. The rest of the plan goes on."""
+    """A request that is not carried out: why, and what to do. The rest of the plan continues."""
 
     code: str
     """For programs and conditions: `UnsafeDowngrade`, `TooFewBrokers`, `UpgradeBlocked`, `QuorumLost` ..."""
@@ -264,7 +265,7 @@ class Refusal(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """A restart that waits for a maintenance window. It is no step: until then, the cluster counts as settled."""
+    """A restart that waits for a maintenance window. It is no step: until then, the cluster counts as reconciled."""
 
     node_id: int
     reason: str
@@ -297,4 +298,48 @@ class Plan:
     def look_again_at_ms(self) -> int | None:
         """The earliest time at which time alone changes the plan, or None."""
         times = [wait.until_ms for wait in self.waits if wait.until_ms is not None]
-        return min((*times, *(one.until_ms for one in self.postponed)), default=None)
+        return min((*times, *(restart.until_ms for restart in self.postponed)), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """`due` may be done now. `rest` begins with a wait; the steps after it are those known so far."""
+
+    due: tuple[Action, ...] = ()
+    rest: tuple[Step, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    postponed: tuple[Postponed, ...] = ()
+
+
+def merge(parts: Iterable[Part]) -> Part:
+    """Returns several parts as one, in their order."""
+    parts = tuple(parts)
+    return Part(
+        due=tuple(action for part in parts for action in part.due),
+        rest=tuple(step for part in parts for step in part.rest),
+        refusals=tuple(refusal for part in parts for refusal in part.refusals),
+        postponed=tuple(restart for part in parts for restart in part.postponed),
+    )
+
+
+def labels(role: Role, node_ids: Iterable[int]) -> str:
+    """Returns `controller-3000, controller-3001`."""
+    return ", ".join(role.label(node_id) for node_id in node_ids)
+
+
+def listed(node_ids: Iterable[int]) -> str:
+    """Returns `3000, 3001 and 3002`, or `none`."""
+    names: Sequence[str] = [str(node_id) for node_id in node_ids]
+    if len(names) < 2:
+        return names[0] if names else "none"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def format_bytes(size_bytes: int) -> str:
+    """`3.1 GiB`."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -28,7 +28,7 @@ from quorate_operator.planning.cluster import (
     Verification,
 )
 from quorate_operator.planning.steps import Action, KafkaAction, Plan, RuntimeAction
-from quorate_operator.planning.volume_removal import leaving_volumes
+from quorate_operator.planning.volumes import leaving_volumes
 from quorate_operator.runtime.verifications import NameProbes
 
 SETTLED_PROBE_INTERVAL_MS = 60_000

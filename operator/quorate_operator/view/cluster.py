@@ -33,7 +33,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
-from quorate_operator.planning.volume_removal import leaving_volumes
+from quorate_operator.planning.volumes import leaving_volumes
 from quorate_operator.view.quorum import QuorumView, RegistrationView, quorum_view, registration_views
 from quorate_operator.view.texts import Label, action_words, step_text
 

@@ -7,7 +7,7 @@ from typing import Final
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
 from quorate_operator.planning import steps
-from quorate_operator.planning.relocation import format_bytes
+from quorate_operator.planning.steps import format_bytes
 
 Label = Callable[[int], str]
 """A node's name for people, by its id."""

@@ -16,7 +16,8 @@ from kit.waiting import eventually
 from quorate_admin.types.cluster import ControllerListener, ControllerRegistration
 from quorate_admin.types.topics import NewTopic
 from quorate_operator.gateway.kafka import KafkaGateway
-from quorate_operator.planning.cluster import Address, KafkaFacts, ObservedPartition, PartitionId, Reached
+from quorate_operator.placement.cluster import ObservedPartition, PartitionId
+from quorate_operator.planning.cluster import Address, KafkaFacts, Reached
 from quorate_operator.planning.steps import (
     AddVoter,
     ElectPreferredLeaders,

@@ -16,9 +16,9 @@ from quorate_admin.types.partitions import LogDirDescription
 from quorate_operator.entities.balance import BALANCED, plan_rebalancing
 from quorate_operator.entities.balance_facts import (
     DIRECTORY_RATE,
-    HadRebalance,
     MoveToDirectories,
     RebalanceChange,
+    StoredRebalance,
 )
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
@@ -165,12 +165,10 @@ async def _even_directories(servers: str) -> None:
     async with AdminClient(bootstrap_servers=servers.split(",")) as client:
         async with asyncio.timeout(REBALANCE_TIMEOUT_S):
             while True:
-                had = HadRebalance.of_status(status)
-                observed = await observe_rebalance(client, resource, had, kafka)
-                plan = plan_rebalancing(resource, observed, had, is_deleted=False)
-                status = {
-                    name: value for name, value in {**status, **plan.status}.items() if value is not None
-                }
+                stored = StoredRebalance.of_status(status)
+                observed = await observe_rebalance(client, resource, stored, kafka)
+                plan = plan_rebalancing(resource, observed, stored, is_deleted=False)
+                status = {name: one for name, one in {**status, **plan.status}.items() if one is not None}
                 if plan.state == BALANCED:
                     break
                 for change in plan.changes:

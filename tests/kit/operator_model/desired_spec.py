@@ -33,7 +33,7 @@ class DesiredSpec:
     brokers: int = 3
     dynamic: bool = True
     is_external: bool = False
-    """Whether the names of controllers, and of EXTERNAL, are somebody else's to point at nodes."""
+    """Whether the names of controllers, and of EXTERNAL, are pointed at nodes outside the operator."""
     volumes: VolumePolicy = VolumePolicy.DELETE
     version: str = "4.3.1"
     metadata_version: str = "4.2"
@@ -98,7 +98,7 @@ class DesiredSpec:
         self._name_all()
 
     def rename(self) -> None:
-        """Every node gets a name that nobody had before."""
+        """Every node gets a new name."""
         self.generation += 1
         self.names.clear()
         self._name_all()

@@ -7,14 +7,15 @@ from random import Random
 from kit.operator_model.desired_spec import DesiredSpec
 from kit.operator_model.steps import apply
 from kit.operator_model.world import REGISTRATION_LEVEL, Node, Partition, World
-from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, PartitionId, Role
+from quorate_operator.placement.cluster import PartitionId
+from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, Plan, StopNode
 from quorate_protocol.features import metadata_version_named
 
 ROUNDS_MAX = 1000
 IDLE_ROUNDS_MAX = 60
-"""Without anything due, for so many rounds of six seconds each: longer than any wait for time."""
+"""The number of rounds of six seconds without anything due: longer than any wait for time."""
 PARTITIONS = 7
 PLAN_STEP_MS = 1000
 
@@ -57,7 +58,7 @@ class Cluster:
         assert len(touched) <= 1, f"rule 1: voters {touched} are stopped at once"
 
     def round(self, *, cut: int | None = None, half: bool = False, step_ms: int = PLAN_STEP_MS) -> Plan:
-        """Observe, plan, do what is due. `cut`: the operator is killed after so many steps, or `half` of one more."""
+        """Observe, plan, do what is due. `cut`: steps before the operator is killed, with `half` of one more."""
         self.world.point_dns(self.desired())
         made = self.plan()
         due = self._any_order(made.due)
@@ -206,6 +207,6 @@ class Cluster:
         return 2 * len(world.sound_voters() - {node.node_id}) > len(world.voters)
 
     def some(self, choice: int, allowed: Callable[[Node], bool]) -> Node | None:
-        """One of the nodes for which it is allowed."""
+        """A node for which it is allowed."""
         nodes = [node for node in self.world.nodes.values() if allowed(node)]
         return nodes[choice % len(nodes)] if nodes else None

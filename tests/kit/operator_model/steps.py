@@ -17,14 +17,7 @@ from kit.operator_model.world import (
     Voter,
     World,
 )
-from quorate_operator.planning.cluster import (
-    DesiredCluster,
-    Formation,
-    Lifecycle,
-    PartitionId,
-    Publication,
-    Role,
-)
+from quorate_operator.planning.cluster import DesiredCluster, Formation, Lifecycle, Publication, Role
 from quorate_operator.planning.steps import (
     Action,
     AddVoter,
@@ -160,7 +153,7 @@ class _Stepper:
         assert node.disk is not None, f"{action}: it has no formatted disk"
         if node.process is not None:
             return
-        wanted = next((one for one in self.desired.nodes if one.node_id == action.node_id), None)
+        wanted = next((node for node in self.desired.nodes if node.node_id == action.node_id), None)
         if wanted is None:
             assert node.last is not None, "who leaves is started as it ran the last time"
             advertised, revision, features = node.last.advertised, node.last.revision, node.last.features
@@ -214,7 +207,7 @@ class _Stepper:
         )
 
     def check_partitions_without(self, action: StopNode) -> None:
-        """A broker that serves nobody may stop even as the last one in sync, to get a corrected configuration."""
+        """A broker without clients may stop even as the last one in sync, to get a corrected configuration."""
         for name, partition in self.world.partitions.items():
             if action.node_id in partition.isr and self.world.serves(action.node_id):
                 assert not self.world.is_fragile(partition, action.node_id), f"{action}: {name}: {partition}"
@@ -226,7 +219,7 @@ class _Stepper:
                 and node.node_id != action.node_id
                 and node.process is None
                 and node.last is not None
-                and any(node.node_id == one.node_id for one in self.desired.nodes)
+                and any(node.node_id == desired.node_id for desired in self.desired.nodes)
             ]
             assert not stopped, f"{action}: {stopped} are down already, and one may be"
 
@@ -365,7 +358,7 @@ class _Stepper:
     def reassign(self, action: ReassignPartitions) -> None:
         world = self.world
         targets = dict(action.targets)
-        names: list[PartitionId] = sorted(targets)
+        names = sorted(targets)
         if self.half:
             names = names[: len(names) // 2]
         staying = {node.node_id for node in self.desired.nodes}
@@ -376,7 +369,7 @@ class _Stepper:
             assert set(target) <= staying, f"{name} moves to a broker that leaves: {target}"
             final = set(partition.replicas) - set(partition.removing)
             assert len(target) == len(final), f"{name}: its replication factor changes"
-            adding = tuple(one for one in target if one not in partition.isr)
+            adding = tuple(broker_id for broker_id in target if broker_id not in partition.isr)
             former = tuple(replica for replica in partition.replicas if replica not in target)
             partition.replicas = (*target, *former)
             partition.adding, partition.removing = adding, former

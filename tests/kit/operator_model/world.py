@@ -10,6 +10,7 @@ from random import Random
 
 from kit.operator_model.desired_spec import OVERLAP_MS
 from quorate_operator.gateway.readiness import state_of
+from quorate_operator.placement.cluster import ObservedPartition, PartitionId
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
@@ -19,11 +20,9 @@ from quorate_operator.planning.cluster import (
     NodeState,
     ObservedCluster,
     ObservedNode,
-    ObservedPartition,
     ObservedQuorum,
     ObservedRegistration,
     ObservedVoter,
-    PartitionId,
     Publication,
     Reached,
     Role,
@@ -125,7 +124,7 @@ class World:
     formation: Formation | None = None
     publications: dict[Address, Publication] = field(default_factory=dict)
     dns: dict[Address, int] = field(default_factory=dict)
-    """Names that are somebody else's, and the nodes that they lead to."""
+    """Names that the operator does not control, and the nodes that they lead to."""
     voters: dict[int, Voter] = field(default_factory=dict)
     kraft_version: int = 0
     leader_id: int | None = None
@@ -134,10 +133,10 @@ class World:
     registrations: dict[int, ObservedRegistration] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     partitions: dict[PartitionId, Partition] = field(default_factory=dict)
-    told_ms: dict[tuple[Address, int], int] = field(default_factory=dict)
-    """When a client was last told an address for a node."""
+    received_ms: dict[tuple[Address, int], int] = field(default_factory=dict)
+    """When a client last received an address for a node."""
     verifications: tuple[Verification, ...] = ()
-    """What operators wrote down of whom names of others lead to."""
+    """The stored verifications of names that the operator does not control."""
     seen_level: int = 0
     """The metadata.version when the operator last looked."""
     seen_committed: int = 0
@@ -258,7 +257,7 @@ class World:
                 self.fence(node_id)
 
     def fence(self, broker_id: int) -> None:
-        """The broker serves nobody any more."""
+        """The broker has no clients any more."""
         if broker_id in self.registrations:
             self.registrations[broker_id] = replace(self.registrations[broker_id], fenced=True)
 
@@ -288,7 +287,7 @@ class World:
             }
             if partition.isr & live:
                 partition.isr &= live
-                caught_up = {one for one in live if self.nodes[one].lag == 0}
+                caught_up = {node_id for node_id in live if self.nodes[node_id].lag == 0}
                 partition.isr |= caught_up
                 if partition.leader not in partition.isr:
                     partition.leader = next(
@@ -302,7 +301,7 @@ class World:
                     partition.replicas, partition.adding, partition.removing = keep, (), ()
                     partition.isr &= set(keep)
                     if partition.leader not in partition.isr:
-                        partition.leader = next(one for one in keep if one in partition.isr)
+                        partition.leader = next(broker_id for broker_id in keep if broker_id in partition.isr)
 
     # -- clients
 
@@ -312,40 +311,40 @@ class World:
             if registration.fenced:
                 continue
             for address in registration.endpoints.values():
-                self.told_ms[address, registration.node_id] = self.now_ms
+                self.received_ms[address, registration.node_id] = self.now_ms
 
-    def answers_at(self, address: Address) -> int | None:
+    def node_at(self, address: Address) -> int | None:
         """The node that answers who connects to the address."""
         publication = self.publications.get(address)
         node_id = publication.node_id if publication is not None else self.dns.get(address)
         return node_id if node_id is not None and self.serves(node_id) else None
 
     def check_clients(self) -> None:
-        """No client that was told an address for a node is served by another one inside the window."""
-        for (address, node_id), told_ms in self.told_ms.items():
-            if self.now_ms - told_ms >= OVERLAP_MS:
+        """No client that received an address for a node is served by another one inside the window."""
+        for (address, node_id), received_ms in self.received_ms.items():
+            if self.now_ms - received_ms >= OVERLAP_MS:
                 continue
             publication = self.publications.get(address)
-            leads_to = publication.node_id if publication is not None else self.answers_at(address)
+            leads_to = publication.node_id if publication is not None else self.node_at(address)
             assert leads_to in (None, node_id), (
-                f"a client was told {address} for node {node_id} {self.now_ms - told_ms} ms ago, "
+                f"a client was told {address} for node {node_id} {self.now_ms - received_ms} ms ago, "
                 f"and it leads to node {leads_to}"
             )
 
     def point_dns(self, desired: DesiredCluster) -> None:
-        """Who owns the names that the operator does not control points them at the nodes that are to have them.
+        """The owner of names that the operator does not control points them at the nodes that are to have them.
 
-        They read the plan: not before nobody is told the name for another node, and its window has passed.
+        They read the plan: not before no client receives the name for another node, and its window has passed.
         """
         held = {
             (address, registration.node_id)
             for registration in self.registrations.values()
             for address in registration.endpoints.values()
         }
-        for one in self.nodes.values():
-            if one.process is not None:
-                held |= {(address, one.node_id) for address in one.process.advertised.values()}
-        held |= {key for key, at_ms in self.told_ms.items() if self.now_ms - at_ms < OVERLAP_MS}
+        for own in self.nodes.values():
+            if own.process is not None:
+                held |= {(address, own.node_id) for address in own.process.advertised.values()}
+        held |= {key for key, at_ms in self.received_ms.items() if self.now_ms - at_ms < OVERLAP_MS}
         for node in desired.nodes:
             for address in node.advertised.values():
                 if address in node.controlled or self.dns.get(address) == node.node_id:
@@ -447,14 +446,14 @@ class World:
             partitions=tuple(
                 ObservedPartition(
                     partition=name,
-                    replicas=one.replicas,
-                    isr=tuple(sorted(one.isr)),
-                    leader=one.leader,
-                    adding=one.adding,
-                    removing=one.removing,
+                    replicas=partition.replicas,
+                    isr=tuple(sorted(partition.isr)),
+                    leader=partition.leader,
+                    adding=partition.adding,
+                    removing=partition.removing,
                     size_bytes=PARTITION_SIZE_BYTES,
                 )
-                for name, one in self.partitions.items()
+                for name, partition in self.partitions.items()
             ),
             loads={broker.node_id: self._load(broker.node_id) for broker in brokers},
             offline_partitions=sum(partition.leader == -1 for partition in self.partitions.values()),
@@ -491,18 +490,19 @@ class World:
         own = [partition for partition in self.partitions.values() if broker_id in partition.replicas]
         return BrokerLoad(
             replicas=len(own),
-            leaders=sum(one.leader == broker_id for one in own),
-            used_bytes=len(own) * PARTITION_SIZE_BYTES,
-            free_bytes=500 * 1024**3,
-            fragile=sum(self.is_fragile(one, broker_id) for one in own),
+            leaders=sum(partition.leader == broker_id for partition in own),
+            room_bytes=500 * 1024**3,
+            fragile=sum(self.is_fragile(partition, broker_id) for partition in own),
             unpreferred=sum(
-                one.replicas[0] == broker_id and one.leader != broker_id and broker_id in one.isr
-                for one in own
+                partition.replicas[0] == broker_id
+                and partition.leader != broker_id
+                and broker_id in partition.isr
+                for partition in own
             ),
         )
 
     def is_fragile(self, partition: Partition, broker_id: int) -> bool:
-        """Whether the partition would have nobody in sync without the broker, though it has several replicas."""
+        """Whether the partition would have no replica in sync without the broker, though it has several replicas."""
         return len(partition.replicas) > 1 and partition.isr <= {broker_id}
 
     def _probes(self, desired: DesiredCluster, seen: Mapping[int, ObservedNode]) -> Mapping[Address, Reached]:
@@ -511,12 +511,12 @@ class World:
             asked |= {*node.advertised.values(), *node.interim.values()}
         reached = {}
         for address in asked:
-            node_id = self.answers_at(address)
+            node_id = self.node_at(address)
             if node_id is None:
                 reached[address] = Reached(at_ms=self.now_ms, error="connection refused")
             else:
                 reached[address] = Reached(at_ms=self.now_ms, node_id=node_id, cluster_id=CLUSTER_ID)
         look = NameProbes(cluster_id=CLUSTER_ID, nodes=seen, probes=reached, now_ms=self.now_ms)
         verified = look.verified(desired, self.verifications)
-        self.verifications = tuple(one for known in verified.values() for one in known)
+        self.verifications = tuple(verification for known in verified.values() for verification in known)
         return look.with_verified(self.verifications)

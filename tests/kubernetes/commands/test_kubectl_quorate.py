@@ -72,7 +72,7 @@ def test_what_it_shows(api_server: ApiServer, cluster: str) -> None:
     assert listed.stdout.splitlines()[1].split()[:5] == [cluster, "quorum", "True", "3000", "1/3"]
     shown = json.loads(kubectl_quorate(api_server, cluster, "status", "quorum", "-o", "json").stdout)
     assert shown["controllers"]["status"]["quorum"]["leaderId"] == 3000
-    assert kubectl_quorate(api_server, cluster, "plan", "quorum").stdout == "Nothing is left to do.\n"
+    assert kubectl_quorate(api_server, cluster, "plan", "quorum").stdout == "Nothing to do.\n"
     examined = kubectl_quorate(api_server, cluster, "doctor", "quorum")
     assert examined.returncode == 1  # without an operator, the pool has no status
     assert f"KafkaBroker {cluster}/pool: No operator manages it" in examined.stdout

@@ -14,7 +14,7 @@ from kit.balance_model import BalanceModel, scaled_up
 from kit.kubernetes_parts import kubectl_quorate
 from kit.local_kubernetes.api_server import ApiServer
 from quorate_operator.entities.balance import plan_rebalancing
-from quorate_operator.entities.balance_facts import HadRebalance
+from quorate_operator.entities.balance_facts import StoredRebalance
 from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
 from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.manifests import load_entity
@@ -55,8 +55,8 @@ class ModelOperator:
     def _reconcile(self, body: Mapping[str, Any]) -> None:
         resource = load_entity(body, "test")
         assert isinstance(resource, KafkaRebalance)
-        had = HadRebalance.of_status(body.get("status") or {})
-        plan = plan_rebalancing(resource, self.model.observed(), had, is_deleted=False)
+        stored = StoredRebalance.of_status(body.get("status") or {})
+        plan = plan_rebalancing(resource, self.model.observed(), stored, is_deleted=False)
         status = entity_status(EntityResult(plan=plan, cluster_id="c"), body["metadata"]["generation"])
         patch = merged_status(body.get("status") or {}, status, "2026-01-01T00:00:00Z")
         if patch is not None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from quorate_operator.planning.cluster import ObservedDirectory, PartitionId
-from quorate_operator.rebalancing.cluster import Goals, Mode
-from quorate_operator.rebalancing.directories import DirectoryMove, incoming_replicas, plan_directories
+from quorate_operator.placement.cluster import ObservedDirectory, PartitionId
+from quorate_operator.placement.directories import DirectoryMove, even_directories, incoming_replicas
+from quorate_operator.placement.goals import Goals, Mode
 
 ROUNDS_MAX = 50
 Directories = Mapping[str, ObservedDirectory]
@@ -33,7 +33,7 @@ def moved(before: Directories, moves: tuple[DirectoryMove, ...]) -> Directories:
     """The directories after the moves."""
     after = dict(before)
     for move in moves:
-        source = next(path for path, one in after.items() if move.partition in one.replicas)
+        source = next(path for path, directory in after.items() if move.partition in directory.replicas)
         left = {key: size for key, size in after[source].replicas.items() if key != move.partition}
         after[source] = replace(
             after[source], replicas=left, room_bytes=_plus(after[source], move.size_bytes)
@@ -53,11 +53,16 @@ def _plus(directory: ObservedDirectory, size_bytes: int) -> int | None:
 
 def unevenness(found: Directories) -> float:
     """The sum of the squares of what usable directories hold, by their capacities."""
-    usable = [one for one in found.values() if one.error is None and not one.is_cordoned]
-    held = [sum(one.replicas.values()) for one in usable]
-    if any(one.room_bytes is None for one in usable):
-        return sum(one**2 for one in held)
-    return sum(used**2 / max(1, used + (one.room_bytes or 0)) for used, one in zip(held, usable, strict=True))
+    usable = [
+        directory for directory in found.values() if directory.error is None and not directory.is_cordoned
+    ]
+    held = [sum(directory.replicas.values()) for directory in usable]
+    if any(directory.room_bytes is None for directory in usable):
+        return sum(size_bytes**2 for size_bytes in held)
+    return sum(
+        used**2 / max(1, used + (directory.room_bytes or 0))
+        for used, directory in zip(held, usable, strict=True)
+    )
 
 
 @given(directories(), st.integers(1, 5))
@@ -65,17 +70,17 @@ def test_each_slice_makes_directories_more_even_until_none_is_left(
     before: Directories, at_a_time: int
 ) -> None:
     for _ in range(ROUNDS_MAX):
-        moves = plan_directories(Goals(), {7: before})
+        moves = even_directories(Goals(), {7: before})
         if not moves:
             return
-        assert moves == plan_directories(Goals(), {7: before}), "the same directories give the same plan"
+        assert moves == even_directories(Goals(), {7: before}), "the same directories give the same plan"
         assert len({move.partition for move in moves}) == len(moves), "a replica moves once"
         after = moved(before, moves[:at_a_time])
         assert unevenness(after) < unevenness(before)
-        for path, one in after.items():
+        for path, directory in after.items():
             if before[path].error is not None or before[path].is_cordoned:
-                assert one == before[path]
-            assert one.room_bytes is None or one.room_bytes >= 0
+                assert directory == before[path]
+            assert directory.room_bytes is None or directory.room_bytes >= 0
         before = after
     raise AssertionError("the moves don't end")
 
@@ -90,11 +95,11 @@ def test_only_what_the_goals_cover_moves() -> None:
     goals = Goals(exclude=("kept",))
     assert [
         (plan_directory.partition, plan_directory.target)
-        for plan_directory in plan_directories(goals, {1: own})
+        for plan_directory in even_directories(goals, {1: own})
     ] == [(PartitionId("t", 0), "/2")]
     assert incoming_replicas({1: own}) == 1
     for mode in (Mode.ADD_BROKERS, Mode.REMOVE_BROKERS):
-        assert plan_directories(Goals(mode=mode, brokers=frozenset({1})), {1: own}) == ()
+        assert even_directories(Goals(mode=mode, brokers=frozenset({1})), {1: own}) == ()
 
 
 def test_larger_directories_get_more() -> None:
@@ -104,6 +109,6 @@ def test_larger_directories_get_more() -> None:
         "/small": ObservedDirectory(replicas=ten, room_bytes=0),
         "/large": ObservedDirectory(room_bytes=900),
     }
-    moves = plan_directories(Goals(), {1: own})
+    moves = even_directories(Goals(), {1: own})
     assert {move.target for move in moves} == {"/large"}
     assert len(moves) == 9

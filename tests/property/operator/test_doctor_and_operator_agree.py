@@ -200,7 +200,7 @@ def _highest(judged: ClusterFacts) -> dict[str, int]:
 
 @given(clusters())
 def test_the_judgement_is_the_same(cluster: Cluster) -> None:
-    """One answer to who follows, who is caught up, who is a ghost, and what blocks a level."""
+    """One judgement of nodes that follow, are caught up, are ghosts, or block a level."""
     doctor, operator = judge_examined(examined(cluster)), judge_observed(observed(cluster))
     assert doctor.ghosts == operator.ghosts
     assert not (operator.is_leader_new and operator.ghosts)
@@ -232,7 +232,9 @@ def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
         *judged.possible_voters
     }
     status = controller_status(view, generation=1)
-    assert {one["nodeId"] for one in status["registrations"] if one["ghost"]} == set(judged.ghosts)
+    assert {
+        registration["nodeId"] for registration in status["registrations"] if registration["ghost"]
+    } == set(judged.ghosts)
     assert view.registrations is not None
     assert {
         registration.registration.node_id for registration in view.registrations if registration.is_ghost
@@ -241,9 +243,9 @@ def test_every_surface_shows_the_judgement(cluster: Cluster) -> None:
     idle = {finding.node_id for finding in findings if finding.code is Code.GHOST_CONTROLLER}
     assert (blocking | idle) & {*judged.ghosts} == {*judged.ghosts}
     assert idle <= {*judged.ghosts}
-    shown = {one["nodeId"] for one in status["registrations"] if one.get("blocks")}
+    shown = {registration["nodeId"] for registration in status["registrations"] if registration.get("blocks")}
     assert shown == blocking & {*judged.ghosts}
-    assert {one["nodeId"] for one in status["voters"] if one["caughtUp"]} == judged.caught_up_voters
+    assert {voter["nodeId"] for voter in status["voters"] if voter["caughtUp"]} == judged.caught_up_voters
     planned = view_quorum(seen)
     assert view.quorum is not None
     assert planned is not None

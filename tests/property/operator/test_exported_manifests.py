@@ -4,10 +4,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.kafka_model import kafka_of
+from kit.kafka_model import kafka_of, partitions_of
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
-from quorate_operator.entities.exporting import resource_name_of, topic_manifest, user_manifest
-from quorate_operator.entities.factor import ObservedPartition
+from quorate_operator.entities.export import resource_name_of, topic_manifest, user_manifest
 from quorate_operator.entities.topics import ObservedTopic, plan_topic
 from quorate_operator.entities.users import ObservedUser, plan_user
 from quorate_operator.models.entities import EntityMetadata
@@ -58,10 +57,10 @@ def bindings(draw: st.DrawFn, principal: str) -> AclBinding:
 )
 def test_exported_topics_change_nothing(name: str, partitions: Any, config: dict[str, str]) -> None:
     """GitOps can begin on a living cluster."""
-    replicas = {number: tuple(one) for number, one in enumerate(partitions)}
+    replicas = {number: tuple(brokers) for number, brokers in enumerate(partitions)}
     topic = ObservedTopic(
         topic_id=None,
-        partitions={number: ObservedPartition(replicas=one, isr=one) for number, one in replicas.items()},
+        partitions=partitions_of(replicas),
         config=config,
     )
     resource = load_entity(topic_manifest(name, topic, TARGET), "exported")
@@ -79,7 +78,9 @@ def test_exported_topics_change_nothing(name: str, partitions: Any, config: dict
 def test_exported_users_change_nothing(data: st.DataObject, name: str, quotas: dict[str, float]) -> None:
     principal = f"User:{name}"
     acls = data.draw(st.none() | st.frozensets(bindings(principal), max_size=6))
-    quotas = {quota: float(int(one)) if quota.endswith("byte_rate") else one for quota, one in quotas.items()}
+    quotas = {
+        quota: float(int(limit)) if quota.endswith("byte_rate") else limit for quota, limit in quotas.items()
+    }
     user = ObservedUser(mechanisms=frozenset({"SCRAM-SHA-256"}), acls=acls, quotas=quotas)
     resource = load_entity(user_manifest(principal, user, TARGET), "exported")
     assert isinstance(resource, KafkaUser)
@@ -89,9 +90,9 @@ def test_exported_users_change_nothing(data: st.DataObject, name: str, quotas: d
 
 
 @given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
-def test_names_are_different_and_fit(one: str, other: str) -> None:
-    names = [resource_name_of(name) for name in (one, other)]
-    assert (names[0] == names[1]) == (one == other)
+def test_names_are_different_and_fit(first: str, other: str) -> None:
+    names = [resource_name_of(name) for name in (first, other)]
+    assert (names[0] == names[1]) == (first == other)
     for name in names:
         EntityMetadata(name=name)
         assert all(label and label.strip("-") == label for label in name.split("."))

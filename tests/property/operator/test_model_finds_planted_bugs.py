@@ -14,7 +14,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def _no_window(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(addresses._Look, "_overlap_ms", lambda *_: 0)
+    patch.setattr(addresses._Pass, "_overlap_ms", lambda *_: 0)
 
 
 def _no_look_at_ghosts(patch: pytest.MonkeyPatch) -> None:

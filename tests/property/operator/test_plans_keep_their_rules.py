@@ -172,7 +172,7 @@ class Operated(RuleBasedStateMachine):
     @rule(choice=choices)
     def lose_machine(self, choice: int) -> None:
         def allowed(node: Node) -> bool:
-            return node.is_up and not any(one.is_lost for one in self.cluster.world.nodes.values())
+            return node.is_up and not any(node.is_lost for node in self.cluster.world.nodes.values())
 
         if node := self.cluster.some(choice, allowed):
             node.is_lost = True
@@ -183,7 +183,7 @@ class Operated(RuleBasedStateMachine):
             node.is_lost = False
 
     def teardown(self) -> None:
-        """Liveness: when faults have ended, and nobody pauses the cluster, it becomes what is desired."""
+        """Liveness: when faults have ended, and the cluster is not paused, it becomes what is desired."""
         if not hasattr(self, "cluster"):
             return
         if self.cluster.spec.lifecycle is Lifecycle.PAUSED:

@@ -7,21 +7,13 @@ from math import ceil
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from quorate_operator.planning.cluster import PartitionId
-from quorate_operator.rebalancing.cluster import (
-    BrokerState,
-    Goals,
-    Mode,
-    Move,
-    PartitionState,
-    RebalancePlan,
-)
-from quorate_operator.rebalancing.evenness import BYTES_TOLERANCE
-from quorate_operator.rebalancing.planner import plan_moves
+from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
+from quorate_operator.placement.evenness import BYTES_TOLERANCE
+from quorate_operator.placement.goals import Goals, Mode, Move, RebalancePlan, plan_moves
 
 TOPICS = ("orders", "payments", "audit")
 SIZES = st.sampled_from([0, 1, 5, 10, 100, 1_000]) | st.integers(0, 500)
-Cluster = tuple[list[BrokerState], list[PartitionState]]
+Cluster = tuple[list[Broker], list[ObservedPartition]]
 ALL = Goals()
 
 
@@ -31,8 +23,11 @@ def clusters(draw: st.DrawFn, *, racked: bool = True, sick: bool = True) -> Clus
     racks = st.sampled_from([None, "a", "b", "c"]) if racked else st.none()
     states = st.sampled_from(["", "", "", "", "fenced", "leaving"]) if sick else st.just("")
     brokers = [
-        BrokerState(
-            broker_id=number, rack=draw(racks), is_in_service=state != "fenced", is_leaving=state == "leaving"
+        Broker(
+            broker_id=number,
+            rack=draw(racks),
+            is_in_service=state != "fenced",
+            is_decommissioned=state == "leaving",
         )
         for number, state in enumerate(draw(st.lists(states, min_size=2, max_size=7)))
     ]
@@ -40,7 +35,7 @@ def clusters(draw: st.DrawFn, *, racked: bool = True, sick: bool = True) -> Clus
     for number in range(draw(st.integers(0, 40))):
         factor = draw(st.integers(1, min(3, len(brokers))))
         replicas = tuple(draw(st.permutations(range(len(brokers))))[:factor])
-        one = PartitionState(
+        partition = ObservedPartition(
             partition=PartitionId(TOPICS[number % len(TOPICS)], number),
             replicas=replicas,
             isr=replicas,
@@ -49,14 +44,18 @@ def clusters(draw: st.DrawFn, *, racked: bool = True, sick: bool = True) -> Clus
         )
         state = draw(st.sampled_from(["", "", "", "", "", "moving", "lost", "behind"])) if sick else ""
         if state == "behind":
-            one = replace(one, isr=replicas[1:] or replicas)
+            partition = replace(partition, isr=replicas[1:] or replicas)
         partitions.append(
-            replace(one, is_moving=state == "moving", leader=None if state == "lost" else replicas[0])
+            replace(
+                partition,
+                adding=replicas[:1] if state == "moving" else (),
+                leader=None if state == "lost" else replicas[0],
+            )
         )
     return brokers, partitions
 
 
-def done(partitions: Sequence[PartitionState], moves: Sequence[Move]) -> list[PartitionState]:
+def done(partitions: Sequence[ObservedPartition], moves: Sequence[Move]) -> list[ObservedPartition]:
     """The partitions after these moves."""
     target = {move.partition: move.target for move in moves}
     return [
@@ -72,16 +71,20 @@ def done(partitions: Sequence[PartitionState], moves: Sequence[Move]) -> list[Pa
     ]
 
 
-def racks_of(brokers: Sequence[BrokerState], replicas: Sequence[int]) -> int:
+def racks_of(brokers: Sequence[Broker], replicas: Sequence[int]) -> int:
     """How many racks replicas are in; a broker without one is a rack of its own."""
     racks = {broker.broker_id: broker.rack or broker.broker_id for broker in brokers}
     return len({racks[replica] for replica in replicas})
 
 
-def counts_of(brokers: Sequence[BrokerState], partitions: Sequence[PartitionState]) -> list[int]:
+def counts_of(brokers: Sequence[Broker], partitions: Sequence[ObservedPartition]) -> list[int]:
     """Number of replicas of each broker in service."""
     counts = Counter(replica for partition in partitions for replica in partition.replicas)
-    return [counts[broker.broker_id] for broker in brokers if broker.is_in_service and not broker.is_leaving]
+    return [
+        counts[broker.broker_id]
+        for broker in brokers
+        if broker.is_in_service and not broker.is_decommissioned
+    ]
 
 
 def squares(numbers: Sequence[int]) -> int:
@@ -93,19 +96,23 @@ def squares(numbers: Sequence[int]) -> int:
 def test_moves_keep_the_rules(cluster: Cluster) -> None:
     brokers, partitions = cluster
     plan = plan_moves(ALL, brokers, partitions)
-    takers = {broker.broker_id for broker in brokers if broker.is_in_service and not broker.is_leaving}
-    leaving = {broker.broker_id for broker in brokers if broker.is_leaving}
+    takers = {broker.broker_id for broker in brokers if broker.is_in_service and not broker.is_decommissioned}
+    leaving = {broker.broker_id for broker in brokers if broker.is_decommissioned}
     by_id = {partition.partition: partition for partition in partitions}
-    assert len({one.partition for one in plan.moves}) == len(plan.moves)
+    assert len({move.partition for move in plan.moves}) == len(plan.moves)
     for move in plan.moves:
-        one = by_id[move.partition]
-        assert (one.is_moving, one.leader is None, set(one.isr)) == (False, False, set(one.replicas))
-        assert leaving.isdisjoint(one.replicas)
-        assert len(set(move.target)) == len(move.target) == len(one.replicas)
+        partition = by_id[move.partition]
+        assert (partition.is_moving, partition.leader is None, set(partition.isr)) == (
+            False,
+            False,
+            set(partition.replicas),
+        )
+        assert leaving.isdisjoint(partition.replicas)
+        assert len(set(move.target)) == len(move.target) == len(partition.replicas)
         assert set(move.adding) <= takers
-        assert racks_of(brokers, move.target) >= racks_of(brokers, one.replicas)
+        assert racks_of(brokers, move.target) >= racks_of(brokers, partition.replicas)
     after = done(partitions, plan.moves)
-    has_separated = sum(racks_of(brokers, one.replicas) for one in after) > sum(
+    has_separated = sum(racks_of(brokers, partition.replicas) for partition in after) > sum(
         racks_of(brokers, partition.replicas) for partition in partitions
     )
     if not has_separated:
@@ -129,10 +136,10 @@ def test_without_racks_everything_is_even_with_as_few_moves_as_can_be(cluster: C
     brokers, partitions = cluster
     partitions = [replace(partition, size_bytes=10) for partition in partitions]
     plan = plan_moves(ALL, brokers, partitions)
-    counts = [one.replicas for one in plan.after.values()]
+    counts = [load.replicas for load in plan.after.values()]
     assert max(counts) - min(counts) <= 1
     moved = sum(len(move.adding) for move in plan.moves)
-    assert moved == fewest([one.replicas for one in plan.before.values()])
+    assert moved == fewest([load.replicas for load in plan.before.values()])
 
 
 def fewest(counts: Sequence[int]) -> int:
@@ -144,7 +151,7 @@ def fewest(counts: Sequence[int]) -> int:
 
 @given(clusters(sick=False), st.integers(1, 7))
 def test_planning_goes_on_after_any_slice(cluster: Cluster, at_a_time: int) -> None:
-    """A plan that is cut off and made anew ends, even, with bounded work."""
+    """A plan that is cut off and made again ends, even, with bounded work."""
     brokers, partitions = cluster
     whole = plan_moves(ALL, brokers, partitions)
     moved_bytes, left = 0, len(partitions) * 3 + 10
@@ -160,7 +167,7 @@ def test_planning_goes_on_after_any_slice(cluster: Cluster, at_a_time: int) -> N
 
 def spread(plan: RebalancePlan) -> int:
     """The difference between the most and the fewest replicas afterwards."""
-    counts = [one.replicas for one in plan.after.values()]
+    counts = [load.replicas for load in plan.after.values()]
     return max(counts) - min(counts)
 
 
@@ -173,7 +180,7 @@ def test_bytes_become_even_where_sizes_allow(cluster: Cluster) -> None:
         for partition in partitions
     ]
     plan = plan_moves(ALL, brokers, partitions)
-    sizes = [one.size_bytes for one in plan.after.values()]
+    sizes = [load.size_bytes for load in plan.after.values()]
     mean = sum(sizes) / len(sizes)
     largest = max(partition.size_bytes for partition in partitions)
     assert max(sizes) <= mean * (1 + BYTES_TOLERANCE) + largest + 1
@@ -195,7 +202,7 @@ def test_brokers_that_are_added_or_removed(cluster: Cluster, data: st.DataObject
         assert ids.isdisjoint(move.adding)
         assert not ids.isdisjoint(move.replicas)
     stuck = len(plan.obstacles)
-    left = sum(len(ids & set(one.target)) for one in plan.moves)
+    left = sum(len(ids & set(move.target)) for move in plan.moves)
     assert left <= stuck
     assert len(plan_moves(removed, brokers, done(partitions, plan.moves)).obstacles) == stuck
 
@@ -216,7 +223,7 @@ def test_a_new_broker_gets_its_share(old: int, partitions: int, factor: int) -> 
     """A scale-up by one ends even, and moves the newcomer's share alone."""
     factor = min(factor, old)
     there = [
-        PartitionState(
+        ObservedPartition(
             partition=PartitionId("orders", number),
             replicas=tuple((number + place) % old for place in range(factor)),
             isr=tuple((number + place) % old for place in range(factor)),
@@ -225,13 +232,13 @@ def test_a_new_broker_gets_its_share(old: int, partitions: int, factor: int) -> 
         )
         for number in range(partitions)
     ]
-    brokers = [BrokerState(broker_id=number) for number in range(old + 1)]
+    brokers = [Broker(broker_id=number) for number in range(old + 1)]
     share = partitions * factor / (old + 1)
     whole = plan_moves(ALL, brokers, there)
     assert sum(len(move.adding) for move in whole.moves) == fewest(
-        [one.replicas for one in whole.before.values()]
+        [load.replicas for load in whole.before.values()]
     )
-    leaders = [one.leaders for one in whole.after.values()]
+    leaders = [load.leaders for load in whole.after.values()]
     assert max(leaders) - min(leaders) <= 1
     added = plan_moves(Goals(mode=Mode.ADD_BROKERS, brokers=frozenset({old})), brokers, there)
     assert sum(len(move.adding) for move in added.moves) <= ceil(share)

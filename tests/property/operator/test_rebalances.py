@@ -1,40 +1,26 @@
 """A KafkaRebalance from proposal to the end, whenever its operator dies and whatever happens meanwhile."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.balance_model import BalanceModel, scaled_up, spread_of
+from kit.balance_model import BalanceModel, rebalance, scaled_up, spread_of
 from quorate_operator.entities.balance import BALANCED, READY, STOPPED, needs_all, plan_rebalancing
 from quorate_operator.entities.balance_facts import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
-    HadRebalance,
     ObservedBalance,
+    StoredRebalance,
 )
 from quorate_operator.entities.plan import EntityPlan
 from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
-from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import ANNOTATION_APPROVE, KafkaRebalance
-from quorate_operator.planning.cluster import PartitionId
-from quorate_operator.rebalancing.cluster import BrokerState
+from quorate_operator.placement.cluster import Broker, PartitionId
 
 LOOKS_MAX = 400
 THEIRS = {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "*"}
-
-
-def rebalance(annotations: Mapping[str, str] | None = None, **spec: Any) -> KafkaRebalance:
-    """A resource as the API server has it."""
-    body = {
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "KafkaRebalance",
-        "metadata": {"name": "even", "namespace": "kafka", "annotations": dict(annotations or {})},
-        "spec": {"cluster": "quorum", **spec},
-    }
-    return load_entity(body, "test")
 
 
 class Bench:
@@ -44,12 +30,12 @@ class Bench:
         self.model = model
         self.status: dict[str, Any] = {}
 
-    def look(
+    def reconcile(
         self, resource: KafkaRebalance, *, dies_after: int | None = None, is_deleted: bool = False
     ) -> EntityPlan:
-        """One look. The operator dies after so many writes, of which the status is the first; None: it does not."""
-        had = HadRebalance.of_status(self.status)
-        plan = plan_rebalancing(resource, self._seen(resource, had), had, is_deleted=is_deleted)
+        """One pass. The operator dies after `dies_after` writes, the first of them the status; None: it does not."""
+        stored = StoredRebalance.of_status(self.status)
+        plan = plan_rebalancing(resource, self._seen(resource, stored), stored, is_deleted=is_deleted)
         if dies_after == 0:
             return plan
         if not is_deleted:
@@ -60,24 +46,25 @@ class Bench:
             self.model.apply(change)
         return plan
 
-    def _seen(self, resource: KafkaRebalance, had: HadRebalance) -> ObservedBalance:
+    def _seen(self, resource: KafkaRebalance, stored: StoredRebalance) -> ObservedBalance:
         """Only the slice is asked for while one is under way."""
         observed = self.model.observed()
-        if needs_all(resource, had, observed.brokers):
+        if needs_all(resource, stored, observed.brokers):
             return observed
-        topics = {one.partition.topic for one in had.slice}
+        topics = {move.partition.topic for move in stored.slice}
         return ObservedBalance(
             brokers=observed.brokers,
-            partitions={key: one for key, one in observed.partitions.items() if key.topic in topics},
-            moving=observed.moving,
+            partitions={
+                key: partition for key, partition in observed.partitions.items() if key.topic in topics
+            },
             rates=observed.rates,
-            throttled={topic: one for topic, one in observed.throttled.items() if topic in topics},
+            throttled={topic: values for topic, values in observed.throttled.items() if topic in topics},
         )
 
     def settle(self, resource: KafkaRebalance, phase: str, completes: int | None = None) -> None:
         """Look until a phase is reached and nothing is due."""
         for _ in range(LOOKS_MAX):
-            plan = self.look(resource)
+            plan = self.reconcile(resource)
             if plan.state == phase and not plan.changes:
                 return
             self.model.complete(completes)
@@ -87,7 +74,9 @@ class Bench:
 def conditions(plan: EntityPlan) -> dict[str, tuple[str, str]]:
     """Status and reason of each condition."""
     status = entity_status(EntityResult(plan=plan, cluster_id="c"), 1)
-    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    return {
+        condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
+    }
 
 
 @given(
@@ -105,14 +94,14 @@ def test_it_ends_even_whenever_the_operator_dies(
     bench = Bench(model)
     resource = rebalance(approval="Auto", partitionsAtATime=at_a_time, throttleBytesPerSecond="1Mi")
     for dies_after, completed in deaths:
-        bench.look(resource, dies_after=dies_after)
+        bench.reconcile(resource, dies_after=dies_after)
         model.complete(completed)
     bench.settle(resource, BALANCED)
     assert spread_of(model) <= 1
     assert (model.rates, model.throttled, model.moving) == ({}, {}, {})
     assert all(partition.leader == partition.replicas[0] for partition in model.partitions.values())
     assert model.moving_max <= at_a_time
-    assert bench.look(resource).changes == ()
+    assert bench.reconcile(resource).changes == ()
 
 
 @given(st.integers(1, 6), st.lists(st.none() | st.integers(0, 4), max_size=12), st.booleans())
@@ -121,23 +110,23 @@ def test_a_stop_leaves_nothing_behind(at_a_time: int, deaths: list[int | None], 
     bench = Bench(model)
     resource = rebalance(approval="Auto", partitionsAtATime=at_a_time, throttleBytesPerSecond="1Mi")
     for dies_after in deaths:
-        bench.look(resource, dies_after=dies_after)
+        bench.reconcile(resource, dies_after=dies_after)
         model.complete(1)
     stopped = rebalance(stopped=True, throttleBytesPerSecond="1Mi")
     for dies_after in (1, 2, None, None, None):
-        plan = bench.look(stopped, dies_after=dies_after, is_deleted=is_deleted)
+        plan = bench.reconcile(stopped, dies_after=dies_after, is_deleted=is_deleted)
     assert (plan.changes, plan.state) == ((), STOPPED)
     assert (model.rates, model.throttled, model.moving) == ({}, {}, {})
 
 
 def test_nothing_moves_before_the_proposal_is_approved() -> None:
     bench = Bench(scaled_up())
-    plan = bench.look(rebalance())
+    plan = bench.reconcile(rebalance())
     assert plan.state == READY
     proposal = bench.status["proposal"]
     assert (proposal["partitions"], proposal["sizeBytes"], proposal["brokers"]) == (8, 800, [0, 1, 2])
     assert f"approval of proposal {proposal['id']}: 8 partition(s) move, which copies 800 B" in plan.waits[0]
-    assert [one["replicasAfter"] for one in bench.status["brokers"]] == [8, 8, 8]
+    assert [broker["replicasAfter"] for broker in bench.status["brokers"]] == [8, 8, 8]
     bench.settle(rebalance({ANNOTATION_APPROVE: "another"}), READY)
     assert bench.model.moved == 0
     assert conditions(plan)["Ready"] == ("False", READY)
@@ -150,7 +139,7 @@ def test_nothing_moves_before_the_proposal_is_approved() -> None:
         "Reconciling": ("False", BALANCED),
         "Stalled": ("False", "NothingRefused"),
     }
-    assert conditions(bench.look(approved)) == expected
+    assert conditions(bench.reconcile(approved)) == expected
 
 
 def test_a_stop_ends_the_approval() -> None:
@@ -162,20 +151,20 @@ def test_a_stop_ends_the_approval() -> None:
         assert proposal not in seen
         seen.add(proposal)
         approved = {ANNOTATION_APPROVE: proposal}
-        bench.look(rebalance(approved))
-        bench.look(rebalance(approved, stopped=True))
-        assert bench.look(rebalance(approved, stopped=True)).state == STOPPED
-        assert bench.look(rebalance(approved)).state == READY
+        bench.reconcile(rebalance(approved))
+        bench.reconcile(rebalance(approved, stopped=True))
+        assert bench.reconcile(rebalance(approved, stopped=True)).state == STOPPED
+        assert bench.reconcile(rebalance(approved)).state == READY
     assert bench.model.moved == 0
 
 
 def test_a_new_broker_voids_what_was_approved() -> None:
     bench = Bench(scaled_up())
-    bench.look(rebalance())
+    bench.reconcile(rebalance())
     first = bench.status["proposal"]["id"]
     approved = rebalance({ANNOTATION_APPROVE: first}, partitionsAtATime=1)
-    bench.look(approved)
-    bench.model.brokers = (*bench.model.brokers, BrokerState(broker_id=3))
+    bench.reconcile(approved)
+    bench.model.brokers = (*bench.model.brokers, Broker(broker_id=3))
     bench.settle(approved, READY)
     assert bench.status["proposal"]["id"] != first
     assert (bench.model.moved, bench.model.moving) == (1, {})
@@ -185,20 +174,20 @@ def test_a_new_broker_voids_what_was_approved() -> None:
 
 def test_a_decommission_goes_first() -> None:
     model = scaled_up()
-    leaving = replace(model.brokers[1], is_leaving=True)
+    leaving = replace(model.brokers[1], is_decommissioned=True)
     model.brokers = (model.brokers[0], leaving, model.brokers[2])
     bench = Bench(model)
     resource = rebalance(approval="Auto")
-    assert bench.look(resource).waits == ("broker(s) 1 to be drained",)
-    for key, one in model.partitions.items():
-        target = tuple(2 if broker == 1 else broker for broker in one.replicas)
-        model.partitions[key] = replace(one, replicas=target, isr=target, leader=target[0])
+    assert bench.reconcile(resource).waits == ("broker(s) 1 to be drained",)
+    for key, partition in model.partitions.items():
+        target = tuple(2 if broker == 1 else broker for broker in partition.replicas)
+        model.partitions[key] = replace(partition, replicas=target, isr=target, leader=target[0])
     bench.settle(resource, BALANCED)
     assert model.moved == 0
 
 
 def test_throttles_of_others_stay() -> None:
-    """What somebody else has set is neither changed nor removed."""
+    """What another client has set is neither changed nor removed."""
     model = scaled_up()
     model.rates[LEADER_RATE] = "77"
     model.throttled["t0"] = dict(THEIRS)
@@ -215,36 +204,36 @@ def test_moves_of_others_are_left_alone() -> None:
     model.moving[key] = (2, 1)
     bench = Bench(model)
     resource = rebalance(approval="Auto", partitionsAtATime=3)
-    bench.look(resource)
-    bench.look(resource, dies_after=1)
+    bench.reconcile(resource)
+    bench.reconcile(resource, dies_after=1)
     first = bench.status["slice"][0]
     other = PartitionId(first["topic"], first["partition"])
     theirs = (2, 1) if 0 in first["target"] else (2, 0)
     model.moving[other] = theirs
     for _ in range(4):
-        bench.look(resource)
+        bench.reconcile(resource)
     assert (model.moving[key], model.moving[other]) == ((2, 1), theirs)
-    bench.look(rebalance(stopped=True))
+    bench.reconcile(rebalance(stopped=True))
     assert set(model.moving) == {key, other}
 
 
 def test_what_somebody_else_cancels_is_proposed_anew() -> None:
     bench = Bench(scaled_up())
-    bench.look(rebalance())
+    bench.reconcile(rebalance())
     first = bench.status["proposal"]["id"]
     approved = rebalance({ANNOTATION_APPROVE: first}, partitionsAtATime=2)
-    bench.look(approved)
-    bench.look(approved)
+    bench.reconcile(approved)
+    bench.reconcile(approved)
     assert bench.status["sliceState"] == "Moving"
     moving, bench.model.moving = bench.model.moving, {}
-    bench.look(approved)
+    bench.reconcile(approved)
     assert bench.status["sliceState"] == "Doubtful"
     bench.model.moving = moving
-    bench.look(approved)
+    bench.reconcile(approved)
     assert bench.status["sliceState"] == "Moving"
     bench.model.moving = {}
     for _ in range(4):
-        plan = bench.look(approved)
+        plan = bench.reconcile(approved)
     assert plan.state == READY
     assert bench.model.moved == 0
 
@@ -252,14 +241,14 @@ def test_what_somebody_else_cancels_is_proposed_anew() -> None:
 def test_a_throttle_that_changes_holds_for_the_slice_under_way() -> None:
     bench = Bench(scaled_up())
     resource = rebalance(approval="Auto", throttleBytesPerSecond="1000")
-    bench.look(resource)
-    bench.look(resource)
+    bench.reconcile(resource)
+    bench.reconcile(resource)
     assert set(bench.model.rates.values()) == {"1000"}
     assert bench.model.throttled["t0"][FOLLOWER_REPLICAS]
-    bench.look(rebalance(approval="Auto", throttleBytesPerSecond="2000"), dies_after=1)
-    bench.look(rebalance(approval="Auto", throttleBytesPerSecond="3000"))
+    bench.reconcile(rebalance(approval="Auto", throttleBytesPerSecond="2000"), dies_after=1)
+    bench.reconcile(rebalance(approval="Auto", throttleBytesPerSecond="3000"))
     assert set(bench.model.rates.values()) == {"3000"}
-    bench.look(rebalance(approval="Auto"))
+    bench.reconcile(rebalance(approval="Auto"))
     assert bench.model.rates == {}
     bench.settle(rebalance(approval="Auto"), BALANCED)
     assert bench.model.throttled == {}
@@ -267,12 +256,12 @@ def test_a_throttle_that_changes_holds_for_the_slice_under_way() -> None:
 
 def test_what_can_not_be_done_is_told() -> None:
     bench = Bench(scaled_up(old=2, new=0))
-    plan = bench.look(rebalance(mode="AddBrokers", brokers=[7]))
+    plan = bench.reconcile(rebalance(mode="AddBrokers", brokers=[7]))
     assert [refusal.message for refusal in plan.refusals] == [
         "spec.brokers: 7: no such broker is registered; there are 0, 1"
     ]
-    plan = bench.look(rebalance(mode="RemoveBrokers", brokers=[1]))
+    plan = bench.reconcile(rebalance(mode="RemoveBrokers", brokers=[1]))
     assert plan.refusals[0].code == "NoPlace"
-    assert "no other broker in service has room for t0-0 on broker 1, " in plan.refusals[0].message
-    bench.model.brokers = (BrokerState(broker_id=0), BrokerState(broker_id=1, is_in_service=False))
-    assert bench.look(rebalance()).waits == ("broker(s) 1 to be in service",)
+    assert "no other broker in service has room for t0-0 on broker(s) 1, " in plan.refusals[0].message
+    bench.model.brokers = (Broker(broker_id=0), Broker(broker_id=1, is_in_service=False))
+    assert bench.reconcile(rebalance()).waits == ("broker(s) 1 to be in service",)

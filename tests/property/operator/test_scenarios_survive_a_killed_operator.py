@@ -92,7 +92,7 @@ def _restarts(cluster: Cluster) -> Counter[str]:
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__.strip("_"))
 @pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
 def test_the_result_is_the_same(edit: Edit, half: bool) -> None:
-    """Who kills the operator between two steps, or in one, gets what they would have got."""
+    """An operator that is killed between two steps, or in one, changes no result."""
     cluster = _running(dynamic=edit is not _become_dynamic)
     edit(cluster)
     for _ in range(150):
@@ -119,7 +119,7 @@ def test_no_node_restarts_more_often_than_it_must(edit: Edit, restarts: dict[str
 
 @pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
 def test_names_of_others_cost_one_restart_whoever_dies_meanwhile(half: bool) -> None:
-    """Who starts a node knows by which new name it was reached, though others stopped it, and a rename ends."""
+    """A node starts with the new name by which it was reached, whichever operator stopped it, and a rename ends."""
     cluster = _running(is_external=True)
     cluster.spec.rename()
     for _ in range(150):
@@ -152,7 +152,7 @@ def _with_another_pool(*, brokers: int) -> Cluster:
 
 @pytest.mark.parametrize("half", [False, True], ids=["after each step", "in the middle of each step"])
 def test_a_deleted_pool_leaves_nothing_behind(half: bool) -> None:
-    """A pool that is deleted with its volumes costs no replica, whoever is killed meanwhile."""
+    """A pool that is deleted with its volumes costs no replica, also if operator or nodes are killed meanwhile."""
     cluster = _with_another_pool(brokers=2)
     cluster.crash(cluster.world.nodes[OTHERS_FIRST])
     cluster.spec.drain_others()
@@ -163,7 +163,7 @@ def test_a_deleted_pool_leaves_nothing_behind(half: bool) -> None:
 
 
 def test_a_deleted_pool_that_has_nowhere_to_go_stays_in_service() -> None:
-    """A deletion that can't be carried out stops nobody."""
+    """A deletion that can't be carried out stops no node."""
     cluster = _with_another_pool(brokers=1)
     cluster.spec.drain_others()
     for _ in range(30):

@@ -5,7 +5,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.kafka_model import TopicModel, kafka_of
-from quorate_operator.entities.factor import ObservedPartition
 from quorate_operator.entities.topics import (
     ObservedTopic,
     StoredTopic,
@@ -14,7 +13,7 @@ from quorate_operator.entities.topics import (
     plan_topic_deletion,
 )
 from quorate_operator.models.manifests import load_entity
-from quorate_operator.planning.relocation import IN_FLIGHT_MAX
+from quorate_operator.placement.cluster import IN_FLIGHT_MAX, ObservedPartition, PartitionId
 
 LOOKS_MAX = 12
 CONFIGS = st.dictionaries(
@@ -43,7 +42,9 @@ def cases(draw: st.DrawFn) -> tuple[Any, TopicModel, Any]:
         for number in range(draw(st.integers(1, spec.get("partitions", 130)))):
             replicas = draw(placements) if number < 3 else (ids[0],)
             isr = replicas[draw(st.integers(0, len(replicas) - 1)) :]
-            partitions[number] = ObservedPartition(replicas=replicas, isr=isr)
+            partitions[number] = ObservedPartition(
+                partition=PartitionId("orders", number), replicas=replicas, isr=isr
+            )
         topic = ObservedTopic(topic_id=None, partitions=partitions, config=draw(CONFIGS))
     metadata = {"name": "orders", "namespace": "kafka"}
     manifest = {
@@ -78,7 +79,9 @@ def test_plans_lead_to_what_is_asked_for(case: tuple[Any, TopicModel, Any], mana
     if spec.partitions is not None:
         assert len(topic.partitions) == spec.partitions
     if spec.replication_factor is not None:
-        assert {len(one.replicas) for one in topic.partitions.values()} == {spec.replication_factor}
+        assert {len(partition.replicas) for partition in topic.partitions.values()} == {
+            spec.replication_factor
+        }
     assert all(is_same_value(topic.config[name], value) for name, value in spec.config.items())
     others = {} if before is None else before.config
     foreign = {name: value for name, value in others.items() if name not in managed | spec.config.keys()}

@@ -69,7 +69,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def users(draw: st.DrawFn) -> UserModel:
     """What is there before."""
-    acls = [Acl.model_validate(one) for one in draw(ACLS)]
+    acls = [Acl.model_validate(acl) for acl in draw(ACLS)]
     secret = draw(st.none() | st.just(ObservedSecret(version="s/1", password="p0", is_own=True)))
     quotas = draw(
         st.dictionaries(st.sampled_from(["producer_byte_rate", "request_percentage"]), st.just(2.0))
@@ -111,7 +111,9 @@ def test_plans_lead_to_what_is_asked_for(
             assert model.user.secret is not None
             assert model.passwords == {asked.mechanism: model.user.secret.password}
         else:
-            assert model.passwords == {name: one for name, one in passwords.items() if name != managed}
+            assert model.passwords == {
+                name: password for name, password in passwords.items() if name != managed
+            }
         if asked.spec.acls is None:
             assert model.user.acls == before.acls
         else:

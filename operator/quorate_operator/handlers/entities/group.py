@@ -243,7 +243,7 @@ class EntityGroup:
         try:
             kafka = await observe_kafka(
                 client,
-                leaving=target.leaving,
+                decommissioned=target.leaving,
                 reserved=target.reserved,
                 addresses=target.addresses,
                 servers=target.config.bootstrap_servers,
@@ -376,7 +376,7 @@ class EntityGroup:
             return self._requeue_policy.after_failures(max(1, member.failures_in_a_row))
         if result.is_paused or result.failure is not None:
             return self._requeue_policy.asleep_ms
-        if has_changed or (result.plan is not None and result.plan.goes_on):
+        if has_changed or (result.plan is not None and result.plan.continues):
             return self._requeue_policy.working_ms
         return (
             WAITING_MS if result.plan is not None and result.plan.waits else self._requeue_policy.settled_ms

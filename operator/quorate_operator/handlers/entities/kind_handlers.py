@@ -11,9 +11,15 @@ from quorate_admin.errors import ServerError
 from quorate_protocol.security.jaas import format_jaas
 
 from quorate_operator.entities.balance import plan_rebalancing
-from quorate_operator.entities.balance_facts import HadRebalance, ObservedBalance, RebalanceChange
+from quorate_operator.entities.balance_facts import ObservedBalance, RebalanceChange, StoredRebalance
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
-from quorate_operator.entities.topics import ObservedTopic, StoredTopic, plan_topic, plan_topic_deletion
+from quorate_operator.entities.topics import (
+    ObservedTopic,
+    StoredTopic,
+    has_factor,
+    plan_topic,
+    plan_topic_deletion,
+)
 from quorate_operator.entities.users import (
     ApplyCertificate,
     CreateSecret,
@@ -26,7 +32,7 @@ from quorate_operator.entities.users import (
     plan_user_deletion,
 )
 from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
-from quorate_operator.gateway.topics import TopicChange, change_topic, observe_topics
+from quorate_operator.gateway.topics import TopicChange, change_topic, observe_assignment, observe_topics
 from quorate_operator.gateway.users import UserChange, change_user, observe_users
 from quorate_operator.models.entities import PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
@@ -108,13 +114,20 @@ class TopicHandler:
         return _topic(resource).topic_name
 
     async def observe(
-        self,
-        client: AdminClient,
-        seen: Sequence[Seen],
-        kafka: ObservedKafka,  # noqa: ARG002
+        self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, ObservedTopic | ServerError | None]:
-        found = await observe_topics(client, (self.name_of(item.resource) for item in seen))
-        return {uid_of(item.resource): found[self.name_of(item.resource)] for item in seen}
+        resources = [_topic(item.resource) for item in seen]
+        found = dict(await observe_topics(client, (resource.topic_name for resource in resources)))
+        topics = {name: topic for name, topic in found.items() if isinstance(topic, ObservedTopic)}
+        if any(
+            not has_factor(resource.spec.replication_factor, partition)
+            for resource in resources
+            if resource.topic_name in topics
+            for partition in topics[resource.topic_name].partitions.values()
+        ):
+            assignment = await observe_assignment(client, topics.values(), kafka)
+            found |= {name: replace(topic, assignment=assignment) for name, topic in topics.items()}
+        return {uid_of(resource): found[resource.topic_name] for resource in resources}
 
     def plan(
         self,
@@ -261,7 +274,7 @@ class RebalanceHandler:
     ) -> Mapping[str, ObservedBalance]:
         return {
             uid_of(item.resource): await observe_rebalance(
-                client, _rebalance(item.resource), HadRebalance.of_status(item.status), kafka
+                client, _rebalance(item.resource), StoredRebalance.of_status(item.status), kafka
             )
             for item in seen
         }
@@ -276,7 +289,7 @@ class RebalanceHandler:
         is_deleted: bool,
     ) -> EntityPlan:
         assert isinstance(observed, ObservedBalance)
-        stored = HadRebalance.of_status(status)
+        stored = StoredRebalance.of_status(status)
         return plan_rebalancing(_rebalance(resource), observed, stored, is_deleted=is_deleted)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002

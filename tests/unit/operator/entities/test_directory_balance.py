@@ -3,41 +3,30 @@
 from dataclasses import replace
 from typing import Any
 
+from kit.balance_model import rebalance
 from quorate_operator.entities.balance import BALANCED, READY, REBALANCING, plan_rebalancing
 from quorate_operator.entities.balance_facts import (
     DIRECTORY_RATE,
-    HadRebalance,
     MoveToDirectories,
     ObservedBalance,
     SetRates,
+    StoredRebalance,
 )
 from quorate_operator.entities.plan import EntityPlan
-from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import KafkaRebalance
-from quorate_operator.planning.cluster import Address, ObservedDirectory, PartitionId
-from quorate_operator.rebalancing.cluster import BrokerState, PartitionState
+from quorate_operator.placement.cluster import Broker, ObservedDirectory, ObservedPartition, PartitionId
+from quorate_operator.planning.cluster import Address
 
 KEYS = tuple(PartitionId("t", number) for number in range(4))
 AT = Address("10.0.0.1", 9092)
 
 
-def rebalance(**spec: Any) -> KafkaRebalance:
-    """A resource that is approved at once."""
-    body = {
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "KafkaRebalance",
-        "metadata": {"name": "even", "namespace": "kafka"},
-        "spec": {"cluster": "quorum", "approval": "Auto", **spec},
-    }
-    return load_entity(body, "test")
-
-
 def observed(first: int, incoming: int = 0, **rates: str) -> ObservedBalance:
-    """One broker with four replicas, so many of them in the first of two directories, and some on their way."""
+    """One broker with four replicas, `first` of them in the first of two directories, `incoming` on their way."""
     return ObservedBalance(
-        brokers=(BrokerState(broker_id=1),),
+        brokers=(Broker(broker_id=1),),
         partitions={
-            key: PartitionState(partition=key, replicas=(1,), isr=(1,), leader=1, size_bytes=10)
+            key: ObservedPartition(partition=key, replicas=(1,), isr=(1,), leader=1, size_bytes=10)
             for key in KEYS
         },
         directories={
@@ -53,9 +42,9 @@ def observed(first: int, incoming: int = 0, **rates: str) -> ObservedBalance:
     )
 
 
-def look(resource: KafkaRebalance, seen: ObservedBalance, status: dict[str, Any]) -> EntityPlan:
+def reconcile(resource: KafkaRebalance, seen: ObservedBalance, status: dict[str, Any]) -> EntityPlan:
     """One look; the status is stored."""
-    plan = plan_rebalancing(resource, seen, HadRebalance.of_status(status), is_deleted=False)
+    plan = plan_rebalancing(resource, seen, StoredRebalance.of_status(status), is_deleted=False)
     status |= plan.status
     for name in [name for name, value in status.items() if value is None]:
         del status[name]
@@ -64,34 +53,34 @@ def look(resource: KafkaRebalance, seen: ObservedBalance, status: dict[str, Any]
 
 def test_directories_are_previewed_and_wait_for_approval() -> None:
     status: dict[str, Any] = {}
-    plan = look(rebalance(approval="Manual"), observed(first=4), status)
+    plan = reconcile(rebalance(), observed(first=4), status)
     assert (plan.state, plan.changes) == (READY, ())
     assert (status["proposal"]["directoryReplicas"], status["proposal"]["directoryBytes"]) == (2, 20)
     assert "2 replica(s) move between directories, which copies 20 B" in plan.waits[0]
 
 
 def test_slices_are_requested_one_after_the_other() -> None:
-    """At most a slice moves, throttled, and the end is told and leaves no throttle."""
-    resource = rebalance(partitionsAtATime=1, throttleBytesPerSecond=5)
+    """At most a slice moves, throttled, and the end is reported and leaves no throttle."""
+    resource = rebalance(approval="Auto", partitionsAtATime=1, throttleBytesPerSecond=5)
     status: dict[str, Any] = {}
-    assert look(resource, observed(first=4), status).goes_on
-    plan = look(resource, observed(first=4), status)
+    assert reconcile(resource, observed(first=4), status).continues
+    plan = reconcile(resource, observed(first=4), status)
     rates, move = plan.changes
     assert rates == SetRates(rates={DIRECTORY_RATE: "5"})
     assert move == MoveToDirectories(targets={1: {KEYS[0]: "/2"}}, addresses={1: AT}, size_bytes=10)
     limited = {"replica_alter_log_dirs_io_max_bytes_per_second": "5"}
-    waiting = look(resource, observed(first=4, incoming=1, **limited), status)
+    waiting = reconcile(resource, observed(first=4, incoming=1, **limited), status)
     assert (waiting.state, waiting.changes) == (REBALANCING, ())
     assert waiting.waits == ("1 replica(s) to be moved between directories of their brokers",)
-    (second,) = look(resource, observed(first=3, **limited), status).changes
+    (second,) = reconcile(resource, observed(first=3, **limited), status).changes
     assert isinstance(second, MoveToDirectories)
-    ended = look(resource, observed(first=2, **limited), status)
+    ended = reconcile(resource, observed(first=2, **limited), status)
     assert ended.changes == (SetRates(rates={DIRECTORY_RATE: None}),)
-    assert look(resource, observed(first=2), status).state == BALANCED
+    assert reconcile(resource, observed(first=2), status).state == BALANCED
 
 
 def test_a_broker_whose_directories_are_unknown_is_left_alone() -> None:
     status: dict[str, Any] = {}
     seen = replace(observed(first=4), directories={}, addresses={})
-    assert look(rebalance(), seen, status).state == BALANCED
+    assert reconcile(rebalance(approval="Auto"), seen, status).state == BALANCED
     assert "directoryReplicas" not in status["proposal"] or not status["proposal"]["directoryReplicas"]

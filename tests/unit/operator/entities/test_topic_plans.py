@@ -1,27 +1,32 @@
 """Plans of topics: what a difference between the resource and the cluster leads to, and what is refused."""
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit.kafka_model import TopicModel, kafka_of
-from quorate_operator.entities.factor import TOO_FEW_BROKERS, ObservedPartition, plan_factor
+from kit.kafka_model import TopicModel, kafka_of, partitions_of
 from quorate_operator.entities.topics import (
     CANT_SHRINK,
     NOTHING_STORED,
+    TOO_FEW_BROKERS,
+    TOO_LITTLE_SPACE,
     AlterConfig,
     CreateTopic,
     DeleteTopic,
+    FactorPlan,
     ObservedTopic,
     ReassignReplicas,
     StoredTopic,
     is_same_value,
+    plan_factor,
     plan_topic,
     plan_topic_deletion,
 )
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.topics import KafkaTopic
-from quorate_operator.planning.relocation import IN_FLIGHT_MAX
+from quorate_operator.placement.assignment import Assignment
+from quorate_operator.placement.cluster import IN_FLIGHT_MAX, Broker
 from quorate_protocol.uuids import uuid_to_text
 
 ID = uuid.UUID(int=7)
@@ -48,9 +53,15 @@ def there(*replicas: tuple[int, ...], **config: str) -> ObservedTopic:
     """A topic with a partition for each tuple, all in sync; `_` stands for `.`."""
     return ObservedTopic(
         topic_id=ID,
-        partitions={number: ObservedPartition(replicas=one, isr=one) for number, one in enumerate(replicas)},
+        partitions=partitions_of(dict(enumerate(replicas))),
         config={name.replace("_", "."): value for name, value in config.items()},
     )
+
+
+def planned(factor: int, observed: ObservedTopic, **first: tuple[int, ...]) -> FactorPlan:
+    """The plan for another factor; `first` are facts of the first partition."""
+    partitions = {**observed.partitions, 0: replace(observed.partitions[0], **first)}
+    return plan_factor(factor, replace(observed, partitions=partitions), THREE.brokers)
 
 
 STORED = StoredTopic(is_managed=True, topic_id=uuid_to_text(ID))
@@ -118,7 +129,7 @@ def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    ("value", "other", "is_same"),
     [
         ("0.50", "0.5", True),
         ("true", "TRUE", True),
@@ -130,8 +141,8 @@ def test_configs_of_others_stay_and_those_that_it_had_are_reset() -> None:
         ("", "0", False),
     ],
 )
-def test_values_are_compared_as_kafka_reads_them(one: str, other: str, is_same: bool) -> None:
-    assert is_same_value(one, other) is is_same
+def test_values_are_compared_as_kafka_reads_them(value: str, other: str, is_same: bool) -> None:
+    assert is_same_value(value, other) is is_same
 
 
 def test_a_larger_factor_takes_other_racks_and_the_least_loaded() -> None:
@@ -142,32 +153,49 @@ def test_a_larger_factor_takes_other_racks_and_the_least_loaded() -> None:
 
 
 def test_a_smaller_factor_keeps_a_replica_in_sync() -> None:
-    partition = ObservedPartition(replicas=(0, 1, 2), isr=(2,))
-    assert plan_factor(1, {0: partition}, THREE.brokers).replicas == {0: (2,)}
-    lost = plan_factor(1, {0: ObservedPartition(replicas=(0, 1), isr=())}, THREE.brokers)
+    assert planned(1, there((0, 1, 2)), isr=(2,)).replicas == {0: (2,)}
+    lost = planned(1, there((0, 1)), isr=())
     assert not lost.replicas
     assert lost.waits == ("a leader of 1 partition(s), to change the number of their replicas",)
 
 
 def test_a_smaller_factor_keeps_the_preferred_leader() -> None:
-    partitions = {
-        0: ObservedPartition(replicas=(2, 0, 1), isr=(2, 0, 1)),
-        1: ObservedPartition(replicas=(2,), isr=(2,)),
-    }
-    assert plan_factor(1, partitions, THREE.brokers).replicas == {0: (2,)}
+    assert planned(1, there((2, 0, 1), (2,))).replicas == {0: (2,)}
 
 
 def test_moves_under_way_are_left_alone() -> None:
-    moving = ObservedPartition(replicas=(0, 1), isr=(0,), adding=frozenset({1}), removing=frozenset({0}))
-    partitions = {0: moving, 1: ObservedPartition(replicas=(0,), isr=(0,))}
-    plan = plan_factor(2, partitions, THREE.brokers)
+    plan = planned(2, there((0, 1), (0,)), isr=(0,), adding=(1,), removing=(0,))
     assert plan.replicas.keys() == {1}
     assert plan.waits == ("the replicas of 1 of 2 partition(s) to be moved",)
 
 
 def test_a_bounded_number_moves_at_a_time() -> None:
-    many = {number: ObservedPartition(replicas=(0,), isr=(0,)) for number in range(IN_FLIGHT_MAX + 10)}
-    assert len(plan_factor(2, many, THREE.brokers).replicas) == IN_FLIGHT_MAX
+    many = there(*[(0,)] * (IN_FLIGHT_MAX + 10))
+    assert len(planned(2, many).replicas) == IN_FLIGHT_MAX
+
+
+def test_plans_of_one_look_leave_room_for_each_other() -> None:
+    """Limit and room hold for the topics together."""
+    brokers = (Broker(broker_id=0), Broker(broker_id=1, room_bytes=10))
+    partitions = [
+        replace(partition, size_bytes=6)
+        for topic_name in ("one", "two")
+        for partition in partitions_of({0: (0,)}, topic_name).values()
+    ]
+    assignment = Assignment(brokers, partitions)
+    first, second = (
+        ObservedTopic(topic_id=ID, partitions={0: partition}, config={}, assignment=assignment)
+        for partition in partitions
+    )
+    assert plan_factor(2, first, brokers).replicas == {0: (0, 1)}
+    plan = plan_factor(2, second, brokers)
+    assert not plan.replicas
+    assert plan.refusal is not None
+    assert plan.refusal.code == TOO_LITTLE_SPACE
+    assert (
+        "partition 0 (6 B) gets no other replica: broker(s) 1 would keep less than 10%"
+        in plan.refusal.message
+    )
 
 
 def test_too_few_brokers_are_told() -> None:

@@ -74,7 +74,7 @@ def test_a_secret_is_made_and_then_its_password_is_set() -> None:
     asked = scram()
     (made,) = plan_user(asked, ObservedUser(), KAFKA).changes
     assert isinstance(made, CreateSecret)
-    assert made.text == "create the Secret alice with a random password"
+    assert made.text == "make the Secret alice with a random password"
     plan = plan_user(
         asked, ObservedUser(secret=secret()), KAFKA, stored=StoredUser(is_managed=True, mechanism=SCRAM)
     )
@@ -141,7 +141,7 @@ def test_secrets_that_can_not_be_used(
 
 
 def test_acls_are_those_of_the_spec_and_no_others() -> None:
-    """What somebody added goes, what is missing comes."""
+    """What another client added goes, what is missing comes."""
     asked = user(acls=[READ, DENY])
     (add,) = plan_user(asked, ObservedUser(), KAFKA).changes
     assert isinstance(add, AddAcls)
@@ -257,7 +257,7 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("observed", "code", "told"),
+    ("observed", "code", "expected"),
     [
         (
             ObservedUser(certificate=ObservedCertificate(unusable="this Kubernetes has no Certificate")),
@@ -272,13 +272,13 @@ def test_a_user_with_an_issuer_is_ready_when_its_secret_is_there() -> None:
         (ObservedUser(secret=secret()), SECRET_TAKEN, "the Secret alice is not that of the certificate"),
     ],
 )
-def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, told: str) -> None:
+def test_certificates_that_can_not_be_had(observed: ObservedUser, code: str, expected: str) -> None:
     plan = plan_user(
         user(authentication={"type": "tls", "issuerRef": {"name": "ca"}}, acls=[READ]), observed, KAFKA
     )
     (refusal,) = plan.refusals
     assert refusal.code == code
-    assert told in refusal.message
+    assert expected in refusal.message
     assert [type(change) for change in plan.changes] == [AddAcls]
 
 

@@ -19,7 +19,8 @@ from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_operator.gateway import actions
 from quorate_operator.gateway.actions import Leader, perform, perform_at_node
-from quorate_operator.planning.cluster import Address, PartitionId
+from quorate_operator.placement.cluster import PartitionId
+from quorate_operator.planning.cluster import Address
 from quorate_operator.planning.steps import (
     AddVoter,
     CordonDirectories,

@@ -7,7 +7,8 @@ from quorate_admin.errors import ErrorCode, ServerError
 from quorate_admin.types.cluster import QuorumDescription, RaftVoterEndpoint, ReplicaDescription
 from quorate_admin.types.partitions import LogDirDescription, ReplicaInfo, TopicPartition
 from quorate_operator.gateway import facts
-from quorate_operator.planning.cluster import Address, BrokerLoad, ObservedDirectory, PartitionId, Role
+from quorate_operator.placement.cluster import ObservedDirectory, PartitionId
+from quorate_operator.planning.cluster import Address, BrokerLoad, Role
 from quorate_protocol.image.views import min_insync_replicas
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text
@@ -125,7 +126,7 @@ def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
     ]
     assert (watched[0].adding, watched[0].removing) == ((3,), (2,))
     found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), dirs)
-    assert (found[2].used_bytes, found[2].free_bytes) == (8, 150)
+    assert (found[2].used_bytes, found[2].free_bytes, found[2].room_bytes) == (8, 150, 50)
     assert (found[1].used_bytes, found[1].free_bytes) == (9, None), "it does not tell its free space"
     assert (found[3].used_bytes, found[3].free_bytes) == (None, None), "it was not asked"
 
@@ -134,7 +135,7 @@ def test_a_cordoned_directory_has_no_room(metadata) -> None:
     metadata.broker(1)
     dirs = {1: {"/1": log_dir({}, 100), "/2": log_dir({}, 50, is_cordoned=True)}}
     found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), dirs)
-    assert found[1].free_bytes == 100
+    assert (found[1].free_bytes, found[1].room_bytes) == (100, 100)
 
 
 def test_loads_are_counted_by_broker(metadata) -> None:

@@ -1,9 +1,11 @@
 """What a rebalance asks brokers for, and what it requests of them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from kit.balance_model import rebalance
 from kit.scripted_admin import ScriptedAdmin
 from quorate_admin.config import Address as AdminAddress
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
@@ -23,36 +25,25 @@ from quorate_operator.entities.balance_facts import (
     LEADER_REPLICAS,
     CancelMoves,
     ElectLeaders,
-    HadRebalance,
     MoveReplicas,
     MoveToDirectories,
     ObservedBalance,
-    Reassignment,
     SetRates,
+    StoredRebalance,
 )
 from quorate_operator.entities.plan import ObservedKafka
+from quorate_operator.entities.topics import ObservedTopic
 from quorate_operator.gateway.rebalances import DEFAULTS, change_rebalance, observe_rebalance
-from quorate_operator.models.manifests import load_entity
-from quorate_operator.models.rebalances import KafkaRebalance
-from quorate_operator.planning.cluster import Address, PartitionId
-from quorate_operator.rebalancing.cluster import BrokerState, Move
+from quorate_operator.gateway.topics import observe_assignment, observe_topics
+from quorate_operator.placement.cluster import Broker, PartitionId
+from quorate_operator.placement.goals import Move
+from quorate_operator.planning.cluster import Address
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigSource
 
 ADDRESSES = {number: Address(f"10.0.0.{number}", 9092) for number in (1, 2)}
-KAFKA = ObservedKafka(cluster_id="c", brokers=(), leaving=frozenset({2}), addresses=ADDRESSES)
+KAFKA = ObservedKafka(cluster_id="c", brokers=(), decommissioned=frozenset({2}), addresses=ADDRESSES)
 A0, A1, B0 = PartitionId("a", 0), PartitionId("a", 1), PartitionId("b", 0)
 GIB = 1024**3
-
-
-def rebalance() -> KafkaRebalance:
-    """A resource."""
-    body = {
-        "apiVersion": "quorate.dev/v1alpha1",
-        "kind": "KafkaRebalance",
-        "metadata": {"name": "even", "namespace": "kafka"},
-        "spec": {"cluster": "quorum"},
-    }
-    return load_entity(body, "test")
 
 
 def topic(name: str, *replicas: tuple[int, ...]) -> TopicDescription:
@@ -148,28 +139,28 @@ def admin() -> ScriptedAdmin:
     return made
 
 
-async def observed(admin: ScriptedAdmin, had: HadRebalance) -> ObservedBalance:
+async def observed(admin: ScriptedAdmin, stored: StoredRebalance) -> ObservedBalance:
     """What a look sees."""
-    return await observe_rebalance(cast("Any", admin), rebalance(), had, KAFKA)
+    return await observe_rebalance(cast("Any", admin), rebalance(), stored, KAFKA)
 
 
 async def test_a_proposal_needs_everything(admin: ScriptedAdmin) -> None:
     """Sizes, room, moves under way and brokers are those of the cluster."""
-    seen = await observed(admin, HadRebalance())
+    seen = await observed(admin, StoredRebalance())
     assert seen.brokers == (
-        BrokerState(broker_id=1, rack="r1", room_bytes=20 * GIB),
-        BrokerState(broker_id=2, rack="r2", is_leaving=True),
-        BrokerState(broker_id=3, rack="r3", is_in_service=False),
+        Broker(broker_id=1, rack="r1", room_bytes=20 * GIB),
+        Broker(broker_id=2, rack="r2", is_decommissioned=True),
+        Broker(broker_id=3, rack="r3", is_in_service=False),
     )
     assert {
-        key: (partition.replicas, partition.is_moving, partition.size_bytes)
+        key: (partition.replicas, partition.assigned, partition.size_bytes)
         for key, partition in seen.partitions.items()
     } == {
-        A0: ((1, 2), False, 7),
-        A1: ((3, 2), True, 3),
-        B0: ((1,), False, 0),
+        A0: ((1, 2), (1, 2), 7),
+        A1: ((3, 2, 1), (3, 2), 3),
+        B0: ((1,), (1,), None),
     }
-    assert seen.moving == {A1: Reassignment(target=frozenset({2, 3}))}
+    assert (seen.partitions[A1].adding, seen.partitions[A1].removing) == ((3,), (1,))
     assert seen.rates == {LEADER_RATE: "5"}
     assert seen.directories[1]["/1"].replicas == {A0: 7}
     assert seen.addresses == {1: ADDRESSES[1]}
@@ -177,12 +168,27 @@ async def test_a_proposal_needs_everything(admin: ScriptedAdmin) -> None:
 
 
 async def test_a_slice_under_way_needs_its_topics_alone(admin: ScriptedAdmin) -> None:
-    had = HadRebalance(slice=(Move(partition=A0, replicas=(1, 2), target=(1, 3), size_bytes=7),))
-    seen = await observed(admin, had)
+    stored = StoredRebalance(slice=(Move(partition=A0, replicas=(1, 2), target=(1, 3), size_bytes=7),))
+    seen = await observed(admin, stored)
     assert seen.partitions.keys() == {A0, A1}
     assert seen.throttled == {"a": {LEADER_REPLICAS: "0:1"}}
     assert not admin.calls_of("list_topics")
     assert not admin.calls_of("describe_log_dirs_at")
+
+
+async def test_factors_change_with_the_room_of_brokers_and_with_moves_under_way(admin: ScriptedAdmin) -> None:
+    """Sizes, numbers of replicas and moves under way are those that brokers report; broker 2 does not answer."""
+    admin.answers["describe_configs"] = lambda resources: Results(dict.fromkeys(resources, ()))
+    client = cast("Any", admin)
+    (observed,) = (await observe_topics(client, ["b"])).values()
+    assert isinstance(observed, ObservedTopic)
+    brokers = tuple(Broker(broker_id=number) for number in (1, 2))
+    assignment = await observe_assignment(client, [observed], replace(KAFKA, brokers=brokers))
+    keys = [partition.partition for partition in assignment.partitions]
+    assert keys == [B0, A1]
+    assert (assignment.in_flight.partitions, assignment.in_flight.size_bytes) == (1, 3)
+    assert assignment.counts == {1: 2, 2: 1, 3: 1}
+    assert assignment.has_room(0, 2)
 
 
 async def test_each_broker_is_asked_for_its_directories_alone(admin: ScriptedAdmin) -> None:

@@ -1,4 +1,4 @@
-"""Which property a restart brings, and how that is kept and told."""
+"""Which property a restart brings, and how that is stored and reported."""
 
 import json
 

@@ -78,8 +78,8 @@ def test_an_unknown_version_is_told_with_those_that_exist() -> None:
 def test_features_of_the_release_follow() -> None:
     situation = at_4_2().finalized(metadata_version=30, share_version=0)
     features = dict.fromkeys(("share.version",), (0, 9)) | {"metadata.version": (7, 30)}
-    for node_id, one in situation.observed.kafka.registrations.items():  # type: ignore[union-attr]
-        situation = situation.registered(node_id, one.role, features)
+    for node_id, registration in situation.observed.kafka.registrations.items():  # type: ignore[union-attr]
+        situation = situation.registered(node_id, registration.role, features)
     (step,) = situation.due()
     assert isinstance(step, FinalizeFeature)
     assert (step.feature, step.level) == ("share.version", 1)
@@ -125,7 +125,7 @@ def test_a_ghost_gives_up_an_address_that_another_node_wants() -> None:
 
 @pytest.mark.parametrize("life", ["desired", "voter", "runs", "unknown", "follows"])
 def test_what_may_live_is_not_unregistered(life: str) -> None:
-    """The guard: nobody's registration is removed who may come back."""
+    """The guard: a node that may come back keeps its registration."""
     situation = healthy(4).finalized(metadata_version=33)
     if life == "desired":
         situation = situation.down(3003)
@@ -137,7 +137,7 @@ def test_what_may_live_is_not_unregistered(life: str) -> None:
         situation = situation.node(3003, state=NodeState.STOPPED, unreachable_host=True)
     if life == "follows":
         situation = situation.seeing(
-            nodes={key: one for key, one in situation.observed.nodes.items() if key != 3003}
+            nodes={key: node for key, node in situation.observed.nodes.items() if key != 3003}
         ).quorum(observers=(voter(3003),))
     assert not [step for step in situation.due() if isinstance(step, UnregisterController)]
 

@@ -6,10 +6,10 @@ from quorate_operator.planning.steps import SetLogLevels
 KNOWN = {"kafka.controller": "INFO", "root": "INFO"}
 
 
-def _asked(told: dict[int, dict[str, str]], **levels: str) -> Situation:
-    """A healthy cluster whose brokers shall have these levels, of which `told` have told theirs."""
+def _asked(reported: dict[int, dict[str, str]], **levels: str) -> Situation:
+    """A healthy cluster whose brokers shall have these levels, of which `reported` have reported theirs."""
     wanted = {name.replace("_", "."): level for name, level in levels.items()}
-    situation = healthy(3, brokers=2).kafka(log_levels=told)
+    situation = healthy(3, brokers=2).kafka(log_levels=reported)
     return situation.asking_node(0, log_levels=wanted).asking_node(1, log_levels=wanted)
 
 
@@ -39,7 +39,7 @@ def test_many_changes_are_told_in_one_line() -> None:
 
 
 def test_a_name_that_no_node_has_is_refused_and_the_others_are_set() -> None:
-    """A misspelt logger is told, and a pool of both implementations may name loggers of each."""
+    """A misspelt logger is refused, and a pool of both implementations may name loggers of each."""
     levels = {"ours": "DEBUG", "theirs": "DEBUG", "nobodys": "DEBUG", "nowhere": "DEBUG"}
     situation = _asked({0: {"ours": "INFO"}, 1: {"theirs": "INFO"}}, **levels)
     assert briefly(situation.due()) == ["SetLogLevels 0", "SetLogLevels 1"]

@@ -40,8 +40,8 @@ def revisions(*clusters: Cluster) -> dict[int, Mapping[str, str]]:
     return found
 
 
-def told(before: Mapping[int, Mapping[str, str]], after: Cluster) -> list[str]:
-    """The refusals of a change; what is refused stops and starts nobody."""
+def refusals(before: Mapping[int, Mapping[str, str]], after: Cluster) -> list[str]:
+    """The refusals of a change; what is refused stops and starts no node."""
     plan = with_logins(STEPS, after.desired, before)
     assert plan.steps == (STEPS.steps if not plan.refusals else STEPS.steps[2:])
     return [refusal.message for refusal in plan.refusals]
@@ -53,8 +53,8 @@ def test_three_rolls_change_a_password(make: Make) -> None:
         for username, passwords in (("node", FORMER), ("node", BOTH), ("next", BOTH), ("next", NEXT))
     ]
     for before, after in itertools.pairwise(stages):
-        assert told(revisions(before), after) == []
-        assert told(revisions(after, before), after) == []
+        assert refusals(revisions(before), after) == []
+        assert refusals(revisions(after, before), after) == []
         assert before.node(3000).revision["login"] != after.node(3000).revision["login"]
 
 
@@ -83,9 +83,9 @@ def test_what_skips_a_step_is_refused(
 ) -> None:
     running = revisions(cluster(make, "node", FORMER))
     after = cluster(make, username, passwords)
-    (refusal,) = told(running, after)
+    (refusal,) = refusals(running, after)
     assert f"KafkaController quorum: spec.listeners[0].{message}" in refusal
-    assert told({}, after) == []
+    assert refusals({}, after) == []
 
 
 def test_a_cluster_that_stops_is_not_held(make: Make) -> None:
@@ -97,4 +97,4 @@ def test_a_cluster_that_stops_is_not_held(make: Make) -> None:
 
 def test_clusters_without_a_login_and_nodes_of_earlier_versions_are_not_held(make: Make) -> None:
     assert with_logins(STEPS, make().desired, revisions(make())) == STEPS
-    assert told({3000: {"config": "1"}}, cluster(make, "node", FORMER)) == []
+    assert refusals({3000: {"config": "1"}}, cluster(make, "node", FORMER)) == []

@@ -78,7 +78,7 @@ def test_who_leaves_goes_step_by_step() -> None:
 
 
 def test_a_retained_volume_outlives_its_node_and_its_registration_below_level_33() -> None:
-    """Data stays by default, a ghost that harms nobody is let be."""
+    """Data stays by default, a ghost that does no harm is left alone."""
     stopped = healthy(4).asking_controllers(3000, 3001, 3002).no_voter(3003).down(3003)
     (forget,) = stopped.due()
     assert forget.reason == "it has left; its volume is kept"

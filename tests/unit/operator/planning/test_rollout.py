@@ -16,7 +16,7 @@ def stops(situation: Situation) -> list[int]:
 
 def restarted(situation: Situation, node_id: int) -> Situation:
     """A node that runs with what is asked for."""
-    (node,) = (one for one in situation.desired.nodes if one.node_id == node_id)
+    (node,) = (node for node in situation.desired.nodes if node.node_id == node_id)
     return situation.node(node_id, revision=node.revision, started_at_ms=NOW_MS)
 
 
@@ -94,7 +94,7 @@ def test_what_is_broken_is_restarted_first_once_it_had_its_time() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(3001, 3002), (0, 1)])
 def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: int) -> None:
-    """One that is fenced or behind for a moment is not taken away while another is on its way back."""
+    """A broker that is fenced or behind for a moment is not taken away while another is on its way back."""
     rolling = restarted(healthy(3, brokers=3).asking_config(), first)
     if first < 3000:
         for node_id in range(3000, 3003):
@@ -106,11 +106,11 @@ def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: i
 
 
 def test_without_a_leader_only_what_hangs_is_restarted_one_after_another() -> None:
-    """Expired certificates heal, a healthy quorum that nobody sees is spared."""
+    """Expired certificates heal, a healthy quorum that is not observed is spared."""
     blind = healthy(3).asking_config().leaderless()
     assert stops(blind) == [3000]
     assert stops(restarted(blind, 3000)) == []
-    # One that is down explains that nobody leads.
+    # A controller that is down explains the missing leader.
     crashed = blind.down(3002, NodeState.CRASHED, exited_at_ms=NOW_MS, exits_in_a_row=4)
     assert stops(crashed) == []
     assert "no leader of the quorum answers, and these have to be started first: 3002" in crashed.waits()
@@ -200,7 +200,7 @@ def test_a_broker_stays_while_partitions_would_suffer(
     ],
 )
 def test_brokers_are_spared_as_in_a_roll(situation: Situation, spare: int) -> None:
-    """Who drains one machine after another never takes a partition below min.insync.replicas."""
+    """Draining one machine after another never takes a partition below min.insync.replicas."""
     assert spare_brokers(situation.desired, situation.observed) == spare
 
 

@@ -90,7 +90,7 @@ def test_pauses_double_up_to_a_bound(exits: int, pause_ms: int) -> None:
 
 
 def test_one_pause_does_not_delay_the_start_of_others() -> None:
-    """A crash loop holds nobody else up."""
+    """A crash loop holds no other node up."""
     states = {3000: NodeState.CRASHED, 0: NodeState.STOPPED}
     found = plan(DESIRED, observed(states, exited_at_ms=NOW_MS, exits_in_a_row=5), NOW_MS)
     assert [step.node_id for step in found.due] == [0]

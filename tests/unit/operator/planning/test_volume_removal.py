@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 from kit.scenarios import REVISION, Situation, briefly, healthy
-from quorate_operator.planning.cluster import (
-    NodeState,
-    ObservedDirectory,
-    ObservedVolume,
-    PartitionId,
-    RolloutPolicy,
-    VolumePolicy,
-)
+from quorate_operator.placement.cluster import IN_FLIGHT_MAX, ObservedDirectory, PartitionId
+from quorate_operator.planning.cluster import NodeState, ObservedVolume, RolloutPolicy, VolumePolicy
 from quorate_operator.planning.steps import CordonDirectories, MoveReplicas, ReleaseVolume
-from quorate_operator.planning.volume_removal import IN_FLIGHT_MAX
 from quorate_operator.planning.volumes import VOLUMES, used_volumes, volumes_revision
 
 GIB = 2**30
@@ -44,7 +37,7 @@ def removing(
         volume_id: ObservedVolume(directory=path, is_in_use=volume_id not in released)
         for volume_id, path in PATHS.items()
     }
-    next_ids = [volume_id for volume_id, one in volumes.items() if one.is_in_use]
+    next_ids = [volume_id for volume_id, volume in volumes.items() if volume.is_in_use]
     situation = healthy(3, brokers=2).finalized(metadata_version=30)
     return (
         situation.asking_node(
@@ -93,7 +86,9 @@ def test_replicas_leave_some_at_a_time_to_where_the_most_room_is() -> None:
     (step,) = even.due()
     assert isinstance(step, MoveReplicas)
     assert dict(step.targets) == {PartitionId("t", 0): FIRST, PartitionId("t", 1): THIRD}
-    (step,) = removing(described(replicas=replicas(*[1] * 30)), cordoned={0: (SECOND,)}).due()
+    (step,) = removing(
+        described(replicas=replicas(*[1] * (IN_FLIGHT_MAX + 1))), cordoned={0: (SECOND,)}
+    ).due()
     assert isinstance(step, MoveReplicas)
     assert len(step.targets) == IN_FLIGHT_MAX
     (step,) = removing(described(replicas=replicas(20 * GIB, 20 * GIB)), cordoned={0: (SECOND,)}).due()
@@ -102,12 +97,12 @@ def test_replicas_leave_some_at_a_time_to_where_the_most_room_is() -> None:
 
 
 def test_moves_under_way_are_waited_for() -> None:
-    held = replicas(*[GIB] * IN_FLIGHT_MAX)
+    held = replicas(*[1] * IN_FLIGHT_MAX)
     directories = described(replicas=held)
     directories[FIRST] = replace(directories[FIRST], incoming=frozenset(held))
     situation = removing(directories, cordoned={0: (SECOND,)})
     assert situation.due() == ()
-    assert "volume 1 of broker-0 to be emptied: 10 replica(s) left" in situation.waits()
+    assert "volume 1 of broker-0 to be emptied: 50 replica(s) left" in situation.waits()
 
 
 def test_unknown_space_is_judged_by_what_directories_hold() -> None:

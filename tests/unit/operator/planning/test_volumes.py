@@ -48,7 +48,7 @@ def test_a_size_that_is_less_is_refused_for_its_pool() -> None:
 
 
 def test_one_refusal_names_all_volumes_that_cannot_grow() -> None:
-    """A class without expansion is told once, and no request is repeated."""
+    """A class without expansion is reported once, and no request is repeated."""
     stuck = ObservedVolume(
         requested_bytes=10 * GIB, capacity_bytes=10 * GIB, refusal="no allowVolumeExpansion"
     )

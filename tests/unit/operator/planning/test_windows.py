@@ -7,9 +7,16 @@ import pytest
 from kit.scenarios import CLUSTER_ID, NOW_MS, Situation, briefly, healthy
 from quorate_operator.models.manifests import ManifestError, load_manifests
 from quorate_operator.models.pod_templates import WEEKDAYS, Weekday
-from quorate_operator.planning.cluster import Address, NodeState, Reached, Role, RolloutPolicy
+from quorate_operator.planning.cluster import (
+    Address,
+    NodeState,
+    Reached,
+    Role,
+    RolloutPolicy,
+    Window,
+    opens_at_ms,
+)
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.windows import Window, opens_at_ms
 
 HOUR_MS = 3_600_000
 EVERY_DAY = frozenset(range(7))
@@ -97,11 +104,11 @@ def _changed(**revision: str) -> Situation:
 
 @pytest.mark.parametrize("revision", [{"image": "b"}, {"secrets": "b"}, {"image": "b", "secrets": "b"}])
 def test_what_nobody_asked_for_waits_for_the_window(revision: dict[str, str]) -> None:
-    """A release of the operator and a renewal restart nobody by day, and no look is lost on the wait."""
+    """A release of the operator and a renewal restart no node by day, and no pass is lost on the wait."""
     situation = _changed(**revision)
     plan = situation.plan()
     assert plan.steps == ()
-    assert [(one.node_id, one.until_ms) for one in plan.postponed] == [
+    assert [(restart.node_id, restart.until_ms) for restart in plan.postponed] == [
         (0, NOW_MS + HOUR_MS),
         (1, NOW_MS + HOUR_MS),
     ]
@@ -120,8 +127,8 @@ def test_a_window_that_closes_stops_the_roll_between_two_nodes() -> None:
     revision = {**situation.observed.nodes[0].revision, "image": "b"}
     starting = stopped.node(0, state=NodeState.UNREADY, revision=revision, started_at_ms=closed_ms)
     started = situation.node(0, revision=revision, started_at_ms=closed_ms)
-    for one in (starting, started):
-        plan = one.plan(closed_ms)
+    for each in (starting, started):
+        plan = each.plan(closed_ms)
         assert "StopNode 1" not in briefly(plan.due)
         assert [(waits.node_id, waits.until_ms) for waits in plan.postponed] == [(1, open_ms + 24 * HOUR_MS)]
     assert started.plan(closed_ms).look_again_at_ms == open_ms + 24 * HOUR_MS
@@ -138,7 +145,7 @@ def test_what_somebody_asked_for_waits_for_no_window(revision: dict[str, str]) -
 def test_a_broker_that_fails_waits_for_no_window() -> None:
     plan = _changed(image="b").node(1, state=NodeState.UNREADY).plan()
     assert briefly(plan.due) == ["StopNode 1"]
-    assert [one.node_id for one in plan.postponed] == [0]
+    assert [restart.node_id for restart in plan.postponed] == [0]
 
 
 def test_a_pool_waits_for_its_own_windows_alone() -> None:
@@ -146,7 +153,7 @@ def test_a_pool_waits_for_its_own_windows_alone() -> None:
     nodes = tuple(replace(node, revision={**node.revision, "image": "b"}) for node in situation.desired.nodes)
     plan = situation.asking(nodes=nodes).plan()
     assert briefly(plan.due) == ["StopNode 3001"]
-    assert [one.node_id for one in plan.postponed] == [0, 1]
+    assert [restart.node_id for restart in plan.postponed] == [0, 1]
 
 
 def test_a_changed_host_waits_for_no_window() -> None:
@@ -155,16 +162,16 @@ def test_a_changed_host_waits_for_no_window() -> None:
     situation = _changed(image="b").asking_node(0, advertised={"PLAINTEXT": address})
     plan = situation.seeing(probes={address: reached}).plan()
     assert briefly(plan.due) == ["StopNode 0"]
-    assert [one.node_id for one in plan.postponed] == [1]
+    assert [restart.node_id for restart in plan.postponed] == [1]
 
 
 def test_a_level_waits_for_a_node_that_waits_for_its_window() -> None:
-    """What will be right at night is no obstacle that somebody has to remove."""
+    """What will be right at night is no obstacle that a user has to remove."""
     old = {"metadata.version": (7, 30), "kraft.version": (0, 1)}
     situation = healthy().registered(3002, Role.CONTROLLER, old).asking(metadata_version="4.4-IV2")
     assert "UpgradeBlocked" in situation.refusals()
     revision = {**situation.desired.nodes[2].revision, "image": "b"}
     waiting = situation.asking(rollouts={"quorum": RolloutPolicy(windows=(_closed(),))})
     waiting = waiting.asking_node(3002, revision=revision)
-    assert [one.node_id for one in waiting.plan().postponed] == [3002]
+    assert [restart.node_id for restart in waiting.plan().postponed] == [3002]
     assert waiting.refusals() == {}

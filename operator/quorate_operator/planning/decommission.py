@@ -1,42 +1,49 @@
-"""Brokers that leave: drained of every replica, stopped, unregistered, forgotten, volumes kept or deleted. Pure.
+"""Decommission of brokers: drained of every replica, stopped, unregistered, volumes kept or deleted, forgotten. Pure.
 
-A broker leaves if it exists and is not desired, or if it is registered and its id is decommissioned. Other registered
-brokers are not managed here. Progress is read from what is observed: a broker that is desired again does not get back
-the replicas that were moved, and reassignments under way complete, because they look like an administrator's.
+A broker is decommissioned if it exists and is not desired, or if it is registered and its id is in `decommission`.
+Other registered brokers are not managed here. Progress is read from what is observed: a broker that is desired again
+does not get back the replicas that were moved, and reassignments under way complete, like an administrator's.
 
-The brokers of a pool that is deleted together with its volumes leave like this, too. None of them is stopped while
-one of them can't be drained.
+The brokers of a pool that is deleted together with its volumes are decommissioned, too. None of them is stopped while
+one of them can't be drained. Brokers of a pool whose volumes stay are only stopped, one by one (`with_pool_removal`):
+they stay registered, so that the same pool can return with its data.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+from quorate_operator.placement.assignment import Assignment
+from quorate_operator.placement.cluster import FREE_SHARE_MIN, Broker, ObservedPartition
+from quorate_operator.placement.goals import remove_brokers
 from quorate_operator.planning.addresses import has_publications
 from quorate_operator.planning.cluster import (
+    BrokerLoad,
     DesiredCluster,
     KafkaFacts,
     NodeState,
     ObservedCluster,
     ObservedNode,
-    ObservedPartition,
     Role,
     RolloutPolicy,
     VolumePolicy,
 )
-from quorate_operator.planning.departure import has_pod
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.liveness import restart_backoff_ms
-from quorate_operator.planning.relocation import Relocation, format_bytes
 from quorate_operator.planning.steps import (
     Action,
     DeleteVolume,
     ForgetNode,
+    Part,
+    Plan,
     ReassignPartitions,
     Refusal,
+    RetireAddress,
     StartNode,
     StopNode,
     UnregisterBroker,
     WaitFor,
+    WithdrawAddress,
+    format_bytes,
     wait_for,
 )
 
@@ -45,34 +52,28 @@ _label = Role.BROKER.label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainPlan:
-    """The steps for brokers that leave, from the first reassignment to ForgetNode.
+class DecommissionPlan(Part):
+    """The steps from the first reassignment to ForgetNode; none of them stops a broker that holds a replica."""
 
-    `steps` are due at once; none of them stops a broker that holds a replica.
-    """
-
-    steps: tuple[Action, ...] = ()
-    waits: tuple[WaitFor, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    leaving: frozenset[int] = field(default_factory=frozenset)
-    """The brokers that leave: only this plan starts, stops or restarts them."""
+    node_ids: frozenset[int] = frozenset()
+    """The brokers that are decommissioned: only this plan starts, stops or restarts them."""
 
 
-def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> DrainPlan:
-    """Plans for the brokers that leave. The caller has ruled out that the cluster is to be stopped."""
-    leaving = _leaving(desired, observed)
-    if not leaving:
-        return DrainPlan()
+def plan_decommission(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> DecommissionPlan:
+    """Plans for the brokers to be decommissioned. The caller has ruled out that the cluster is to be stopped."""
+    node_ids = _decommissioned(desired, observed)
+    if not node_ids:
+        return DecommissionPlan()
     if observed.kafka is None:
-        wait = wait_for("a leader of the quorum, to find the replicas on brokers that leave", *leaving)
-        return DrainPlan(waits=(wait,), leaving=frozenset(leaving))
-    held: dict[int, list[ObservedPartition]] = {node_id: [] for node_id in leaving}
+        wait = wait_for("a leader of the quorum, to find the replicas on brokers that leave", *node_ids)
+        return DecommissionPlan(rest=(wait,), node_ids=frozenset(node_ids))
+    held: dict[int, list[ObservedPartition]] = {node_id: [] for node_id in node_ids}
     for partition in observed.kafka.partitions:
         for node_id in partition.replicas:
             if node_id in held:
                 held[node_id].append(partition)
     drain = _Drain(desired, observed, observed.kafka, held, now_ms)
-    for node_id in leaving:
+    for node_id in node_ids:
         drain.plan_broker(node_id)
     pools = sorted(desired.drained_pools)
     for pool in pools:
@@ -80,11 +81,11 @@ def plan_drain(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) 
     drain.reassign()
     for pool in pools:
         drain.keep_whole(pool)
-    return DrainPlan(
-        steps=tuple(drain.steps),
-        waits=tuple(drain.waits),
+    return DecommissionPlan(
+        due=tuple(drain.steps),
+        rest=tuple(drain.waits),
         refusals=tuple(refusal for refusals in drain.refusals.values() for refusal in refusals),
-        leaving=frozenset(leaving),
+        node_ids=frozenset(node_ids),
     )
 
 
@@ -102,7 +103,7 @@ def refuse_while_hibernated(desired: DesiredCluster) -> tuple[Refusal, ...]:
     )
 
 
-def _leaving(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
+def _decommissioned(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
     staying = {node.node_id for node in desired.nodes}
     present = {
         node.node_id for node in observed.nodes.values() if node.role is Role.BROKER and not node.is_forgotten
@@ -114,13 +115,13 @@ def _leaving(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, .
 
 @dataclass(slots=True)
 class _Drain:
-    """Plans one look at all brokers that leave."""
+    """Plans one pass over all brokers to be decommissioned."""
 
     desired: DesiredCluster
     observed: ObservedCluster
     kafka: KafkaFacts
     held: Mapping[int, list[ObservedPartition]]
-    """The partitions of which each leaving broker has a replica, by broker."""
+    """The partitions of which each of them has a replica, by broker."""
     now_ms: int
     steps: list[Action] = field(default_factory=list)
     waits: list[WaitFor] = field(default_factory=list)
@@ -135,7 +136,7 @@ class _Drain:
         if held:
             self._keep_serving(node_id, held, seen)
             return
-        if seen is not None and has_pod(seen):
+        if seen is not None and _has_pod(seen):
             if seen.unreachable_host:
                 reason = f"the machine of {_label(node_id)} to answer: the broker may still run"
                 self.waits.append(wait_for(reason, node_id))
@@ -161,12 +162,12 @@ class _Drain:
         is_refused = self._refuse(node_id, held)
         if not is_refused:
             self.to_drain.append(node_id)
-        alone = [one for one in held if not self._has_another_in_sync(one, node_id)]
+        alone = [partition for partition in held if not self._has_another_in_sync(partition, node_id)]
         if seen is None or seen.state.runs or not (alone or is_refused):
             return
         if seen.state is NodeState.ABSENT:
             if alone:
-                what = _some(sorted({one.partition.topic for one in alone}))
+                what = _some(sorted({partition.partition.topic for partition in alone}))
                 self._refused(
                     node_id,
                     Refusal(
@@ -199,7 +200,11 @@ class _Drain:
 
     def _refuse(self, node_id: int, held: Iterable[ObservedPartition]) -> bool:
         staying = len(self.desired.of_role(Role.BROKER))
-        too_wide = {f"{one.partition.topic} ({_factor(one)})" for one in held if _factor(one) > staying}
+        too_wide = {
+            f"{partition.partition.topic} ({len(partition.assigned)})"
+            for partition in held
+            if len(partition.assigned) > staying
+        }
         if not too_wide:
             return False
         self._refused(
@@ -216,20 +221,64 @@ class _Drain:
         self.refusals.setdefault(node_id, []).append(refusal)
 
     def reassign(self) -> None:
-        """Moves a batch of partitions from drained brokers, within the limits of `Relocation`."""
+        """Moves a batch of partitions from drained brokers, within the limits of `InFlight`."""
         if not self.to_drain:
             return
-        relocation = Relocation(self.desired, self.observed, self.kafka, frozenset(self.held))
+        partitions = self.kafka.partitions
+        of = Assignment(self._brokers(), partitions)
         for node_id in self.to_drain:
-            targets, obstacle = relocation.batch(node_id)
+            own = [index for index, replicas in enumerate(of.replicas) if node_id in replicas]
+            stuck = remove_brokers(of, self.held, own, is_limited=True)
+            targets = {
+                partitions[index].partition: tuple(of.replicas[index])
+                for index in own
+                if node_id not in of.replicas[index]
+            }
             if targets:
                 reason = f"{_label(node_id)} leaves: {len(targets)} of its partitions move to others"
                 self.steps.append(ReassignPartitions(node_id=node_id, targets=targets, reason=reason))
-            if isinstance(obstacle, Refusal):
-                self._refused(node_id, obstacle)
-            elif obstacle is not None:
-                self.waits.append(obstacle)
+            if stuck:
+                self._explain(node_id, partitions[stuck[0]], of)
             self.waits.append(self._progress(node_id))
+
+    def _brokers(self) -> Iterator[Broker]:
+        """Yields the registered brokers; replicas go to those that are desired and in service."""
+        desired = {node.node_id for node in self.desired.of_role(Role.BROKER)}
+        for node_id, registration in self.kafka.registrations.items():
+            if registration.role is not Role.BROKER:
+                continue
+            seen, load = self.observed.nodes.get(node_id), self.kafka.loads.get(node_id, BrokerLoad())
+            yield Broker(
+                broker_id=node_id,
+                rack=registration.rack,
+                is_in_service=node_id in desired
+                and not registration.fenced
+                and not registration.in_controlled_shutdown
+                and seen is not None
+                and seen.state is NodeState.READY,
+                is_decommissioned=node_id in self.held,
+                room_bytes=load.room_bytes,
+                replicas=load.replicas,
+            )
+
+    def _explain(self, node_id: int, partition: ObservedPartition, of: Assignment) -> None:
+        """Refuses, or waits, for a partition that can't move."""
+        name = f"{partition.partition.topic}-{partition.partition.number}"
+        others = [target for target in of.targets if target not in partition.assigned]
+        if others:
+            refusal = Refusal(
+                code="TooLittleSpace",
+                message=f"{name} ({format_bytes(partition.size_bytes or 0)}) can't leave {_label(node_id)}: "
+                f"broker(s) {', '.join(map(str, others))} would keep less than {FREE_SHARE_MIN:.0%} of a disk free; "
+                "add brokers or space, or delete data",
+            )
+            self._refused(node_id, refusal)
+            return
+        staying = len(self.desired.of_role(Role.BROKER))
+        reason = (
+            f"a broker that can take a replica of {name} to be in service: {len(of.targets)} of {staying} are"
+        )
+        self.waits.append(wait_for(reason, node_id))
 
     def hold(self, pool: str) -> None:
         """Moves nothing from a deleted pool of which a broker can't be drained."""
@@ -252,7 +301,7 @@ class _Drain:
         self.waits.append(wait_for(f"KafkaBroker {pool}, which is deleted, to be drained", *members))
         held = {node_id: self.held[node_id] for node_id in members}
         moves = any(isinstance(step, ReassignPartitions) and step.node_id in held for step in self.steps)
-        if moves or any(node_id in one.removing for node_id, own in held.items() for one in own):
+        if moves or any(node_id in partition.removing for node_id, own in held.items() for partition in own):
             return
         holders = _some(
             [f"{_label(node_id)} holds {len(own)} replica(s)" for node_id, own in held.items() if own]
@@ -272,8 +321,8 @@ class _Drain:
 
     def _progress(self, node_id: int) -> WaitFor:
         held = self.held[node_id]
-        moving = sum(node_id in one.removing for one in held)
-        sizes = [one.size_bytes for one in held if one.size_bytes is not None]
+        moving = sum(node_id in partition.removing for partition in held)
+        sizes = [partition.size_bytes for partition in held if partition.size_bytes is not None]
         size = f", {format_bytes(sum(sizes))}" if sizes else ""
         return wait_for(
             f"{_label(node_id)} to be drained: {len(held)} partitions left{size}; {moving} are on the move",
@@ -291,19 +340,74 @@ class _Drain:
 
 
 def _ways_out(desired: DesiredCluster, pool: str) -> str:
-    """Returns how a deleted pool that can't be drained can be removed nevertheless."""
+    """Returns how a deleted pool that can't be drained can still be removed."""
     return (
         f"or set storage.onDeletion of {pool} to Retain, which stops its brokers and keeps their volumes and "
         f"registrations; or delete KafkaController {desired.name} as well, and with it the whole cluster"
     )
 
 
-def _factor(partition: ObservedPartition) -> int:
-    """Returns how many replicas the partition has after the present reassignment."""
-    return sum(replica not in partition.removing for replica in partition.replicas)
-
-
 def _some(names: list[str]) -> str:
     """Returns some of the names, and the number of the others."""
     more = len(names) - _TOPICS_NAMED_MAX
     return ", ".join(names[:_TOPICS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def with_pool_removal(plan: Plan, removed: Mapping[int, ObservedNode]) -> Plan:
+    """Returns the cluster's plan together with the steps for brokers of deleted pools.
+
+    `removed` has the brokers of which anything exists, by node id.
+    """
+    if not removed:
+        return plan
+    # Their names go with their Services; the plan does not know these brokers.
+    own = tuple(
+        step
+        for step in plan.steps
+        if not (isinstance(step, RetireAddress | WithdrawAddress) and step.node_id in removed)
+    )
+    plan = replace(plan, steps=own)
+    is_busy = any(isinstance(step, StopNode) for step in plan.due)
+    part = _pool_removal(removed, is_busy=is_busy)
+    return replace(plan, steps=(*part.due, *plan.steps, *part.rest))
+
+
+def _pool_removal(removed: Mapping[int, ObservedNode], *, is_busy: bool) -> Part:
+    present = [node for _, node in sorted(removed.items()) if _has_pod(node)]
+    away = [node for node in present if node.unreachable_host]
+    waits = tuple(
+        wait_for(f"the machine of {node.label}, whose pool is deleted, to answer", node.node_id)
+        for node in away
+    )
+    there = [node for node in present if not node.unreachable_host]
+    if there and is_busy:
+        reason = f"the turn of {there[0].label}, whose pool is deleted: another node is being stopped"
+        return Part(rest=(*waits, wait_for(reason, there[0].node_id)))
+    if there:
+        reason = f"KafkaBroker {there[0].pool} is deleted; its volumes stay"
+        return Part(due=(StopNode(node_id=there[0].node_id, reason=reason, grace_ms=GRACE_MS),), rest=waits)
+    return Part(rest=waits)
+
+
+def remaining_pools(
+    removed: Mapping[int, ObservedNode],
+    drained: Collection[str],
+    desired: DesiredCluster | None = None,
+    kafka: KafkaFacts | None = None,
+) -> frozenset[str]:
+    """Returns the deleted pools of which something is left that has to go before them.
+
+    That is a pod; of the `drained` ones, also a volume, and a registration in `kafka`. `removed` has the
+    nodes of all deleted pools.
+    """
+    present = {
+        node.pool for node in removed.values() if _has_pod(node) or (node.has_volume and node.pool in drained)
+    }
+    registered = kafka.registrations if kafka is not None else {}
+    brokers = desired.drained if desired is not None else ()
+    return frozenset(present | {node.pool for node in brokers if node.node_id in registered})
+
+
+def _has_pod(node: ObservedNode) -> bool:
+    """Whether a pod exists, also one whose process has ended."""
+    return node.state.runs or node.state is NodeState.CRASHED

@@ -3,21 +3,19 @@
 from dataclasses import replace
 
 from kit.scenarios import NOW_MS, Situation, briefly, healthy
+from quorate_operator.placement.cluster import IN_FLIGHT_MAX, ObservedPartition, PartitionId
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
     Lifecycle,
     NodeState,
-    ObservedPartition,
-    PartitionId,
     Publication,
     Role,
     RolloutPolicy,
     VolumePolicy,
 )
-from quorate_operator.planning.drain import DrainPlan, plan_drain
-from quorate_operator.planning.relocation import IN_FLIGHT_MAX, format_bytes
-from quorate_operator.planning.steps import ReassignPartitions
+from quorate_operator.planning.decommission import DecommissionPlan, plan_decommission
+from quorate_operator.planning.steps import ReassignPartitions, format_bytes
 
 GIB = 1024**3
 
@@ -50,32 +48,32 @@ def deleted(*partitions: ObservedPartition, others: int = 0, brokers: int = 2) -
     ).kafka(partitions=partitions)
 
 
-def look(situation: Situation) -> DrainPlan:
+def planned(situation: Situation) -> DecommissionPlan:
     """The plan for it."""
-    return plan_drain(situation.desired, situation.observed, NOW_MS)
+    return plan_decommission(situation.desired, situation.observed, NOW_MS)
 
 
-def targets(plan: DrainPlan) -> dict[int, tuple[int, ...]]:
+def targets(plan: DecommissionPlan) -> dict[int, tuple[int, ...]]:
     """New replicas by partition number."""
     return {
         name.number: replicas
-        for step in plan.steps
+        for step in plan.due
         if isinstance(step, ReassignPartitions)
         for name, replicas in step.targets.items()
     }
 
 
 def test_who_stays_is_left_alone() -> None:
-    """No plan for a cluster as desired, or for somebody else's broker."""
-    assert look(healthy(brokers=2).registered(9, Role.BROKER)) == DrainPlan()
+    """No plan for a cluster as desired, or for a broker that is not managed here."""
+    assert planned(healthy(brokers=2).registered(9, Role.BROKER)) == DecommissionPlan()
 
 
 def test_replicas_go_to_the_least_loaded_brokers_and_the_others_keep_their_places() -> None:
     situation = leaving(3, partition(0, 3, 0), partition(1, 1, 3))
     situation = situation.load(0, replicas=9).load(1, replicas=5).load(2, replicas=5)
-    plan = look(situation)
+    plan = planned(situation)
     assert targets(plan) == {0: (1, 0), 1: (1, 2)}
-    assert plan.waits[0].reason == "broker-3 to be drained: 2 partitions left, 2.0 GiB; 0 are on the move"
+    assert plan.rest[0].reason == "broker-3 to be drained: 2 partitions left, 2.0 GiB; 0 are on the move"
 
 
 def test_replicas_stay_in_different_racks() -> None:
@@ -83,17 +81,17 @@ def test_replicas_stay_in_different_racks() -> None:
     assert situation.observed.kafka is not None
     racks = {0: "a", 1: "a", 2: "b", 3: "b"}
     registrations = {
-        node_id: replace(one, rack=racks.get(node_id))
-        for node_id, one in situation.observed.kafka.registrations.items()
+        node_id: replace(registration, rack=racks.get(node_id))
+        for node_id, registration in situation.observed.kafka.registrations.items()
     }
-    assert targets(look(situation.kafka(registrations=registrations))) == {0: (2, 0)}
+    assert targets(planned(situation.kafka(registrations=registrations))) == {0: (2, 0)}
 
 
 def test_a_disk_keeps_a_tenth_free() -> None:
-    full = BrokerLoad(used_bytes=100 * GIB, free_bytes=11 * GIB, replicas=1)
+    full = BrokerLoad(room_bytes=0, replicas=1)
     situation = leaving(3, partition(0, 3), partition(1, 3))
-    loads = {0: full, 1: replace(full, free_bytes=13 * GIB), 2: full}
-    plan = look(situation.kafka(loads=loads))
+    loads = {0: full, 1: replace(full, room_bytes=GIB), 2: full}
+    plan = planned(situation.kafka(loads=loads))
     assert targets(plan) == {0: (1,)}
     assert [refusal.code for refusal in plan.refusals] == ["TooLittleSpace"]
     assert "orders-1 (1.0 GiB) can't leave broker-3: broker(s) 0, 1, 2 would keep less than 10%" in (
@@ -103,71 +101,71 @@ def test_a_disk_keeps_a_tenth_free() -> None:
 
 def test_batches_are_bounded_by_number_and_by_size() -> None:
     many = leaving(3, *(partition(number, 3, size_bytes=1) for number in range(200)))
-    assert len(targets(look(many))) == IN_FLIGHT_MAX
+    assert len(targets(planned(many))) == IN_FLIGHT_MAX
     large = leaving(3, *(partition(number, 3, size_bytes=10 * GIB) for number in range(3)))
-    assert len(targets(look(large))) == 1
+    assert len(targets(planned(large))) == 1
     moving = partition(0, 0, 3, adding=(0,), removing=(3,), isr=(3,), size_bytes=10 * GIB)
     busy = leaving(3, moving, partition(1, 3, size_bytes=10 * GIB))
-    assert targets(look(busy)) == {}
-    assert "1 are on the move" in look(busy).waits[-1].reason
+    assert targets(planned(busy)) == {}
+    assert "1 are on the move" in planned(busy).rest[-1].reason
 
 
 def test_too_few_brokers_are_refused_with_the_topics() -> None:
-    plan = look(leaving(2, partition(0, 0, 1, 2), partition(1, 2), brokers=3))
+    plan = planned(leaving(2, partition(0, 0, 1, 2), partition(1, 2), brokers=3))
     assert plan.refusals[0].code == "TooFewBrokers"
     assert "2 broker(s) stay, and topics have more replicas: orders (3)" in plan.refusals[0].message
-    assert plan.steps == ()
+    assert plan.due == ()
 
 
 def test_two_that_leave_move_nothing_to_each_other() -> None:
     situation = leaving(3, partition(0, 2, 3))
     nodes = tuple(node for node in situation.desired.nodes if node.node_id != 2)
-    assert targets(look(situation.asking(nodes=nodes))) == {0: (0, 1)}
+    assert targets(planned(situation.asking(nodes=nodes))) == {0: (0, 1)}
 
 
 def test_a_move_to_a_broker_that_leaves_now_is_directed_elsewhere() -> None:
     moving = partition(0, 3, 0, 2, adding=(3,), removing=(2,), isr=(0, 2))
-    assert targets(look(leaving(3, moving))) == {0: (1, 0)}
+    assert targets(planned(leaving(3, moving))) == {0: (1, 0)}
 
 
 def test_who_is_taken_back_keeps_what_is_under_way() -> None:
     moving = partition(0, 0, 3, adding=(0,), removing=(3,), isr=(3,))
-    assert look(healthy(brokers=4).kafka(partitions=(moving,))) == DrainPlan()
+    assert planned(healthy(brokers=4).kafka(partitions=(moving,))) == DecommissionPlan()
 
 
 def test_a_broker_that_holds_the_only_copy_is_started_to_be_drained() -> None:
     alone = leaving(3, partition(0, 3, 0, isr=(3,), leader=-1)).down(3, NodeState.CRASHED)
-    assert "StartNode 3" in briefly(look(alone).steps)
+    assert "StartNode 3" in briefly(planned(alone).due)
     spared = leaving(3, partition(0, 3, 0, isr=(0,), leader=0)).down(3, NodeState.CRASHED)
-    assert briefly(look(spared).steps) == ["ReassignPartitions 3"]
+    assert briefly(planned(spared).due) == ["ReassignPartitions 3"]
     lost = leaving(3, partition(0, 3, isr=(3,), leader=-1)).down(3, NodeState.ABSENT)
-    assert "PartitionsLost" in {refusal.code for refusal in look(lost).refusals}
+    assert "PartitionsLost" in {refusal.code for refusal in planned(lost).refusals}
 
 
 def test_the_goodbye_goes_one_step_after_the_other() -> None:
     """Rule 4: stopped, fenced, unregistered, volume, forgotten."""
     situation = leaving(3).asking(rollouts={"brokers": RolloutPolicy(volumes=VolumePolicy.DELETE)})
-    assert briefly(look(situation).steps) == ["StopNode 3"]
+    assert briefly(planned(situation).due) == ["StopNode 3"]
     stopped = situation.down(3)
-    assert look(stopped).waits[0].reason == "broker-3, which was stopped, to be fenced"
+    assert planned(stopped).rest[0].reason == "broker-3, which was stopped, to be fenced"
     assert stopped.observed.kafka is not None
     registrations = dict(stopped.observed.kafka.registrations)
     registrations[3] = replace(registrations[3], fenced=True)
-    assert briefly(look(stopped.kafka(registrations=registrations)).steps) == ["UnregisterBroker 3"]
+    assert briefly(planned(stopped.kafka(registrations=registrations)).due) == ["UnregisterBroker 3"]
     gone = stopped.unregistered(3)
-    assert briefly(look(gone).steps) == ["DeleteVolume 3"]
-    assert briefly(look(gone.node(3, has_volume=False)).steps) == ["ForgetNode 3"]
+    assert briefly(planned(gone).due) == ["DeleteVolume 3"]
+    assert briefly(planned(gone.node(3, has_volume=False)).due) == ["ForgetNode 3"]
     kept = gone.asking(rollouts={})
-    assert briefly(look(kept).steps) == ["ForgetNode 3"]
+    assert briefly(planned(kept).due) == ["ForgetNode 3"]
     name = Publication(address=Address("b", 1), node_id=3, listener="PLAINTEXT", since_ms=0)
-    assert look(kept.seeing(publications=(name,))).steps == ()
+    assert planned(kept.seeing(publications=(name,))).due == ()
 
 
 def test_nothing_is_concluded_without_a_leader_or_of_a_machine_that_does_not_answer() -> None:
-    assert look(leaving(3).leaderless()).steps == ()
-    away = look(leaving(3).node(3, unreachable_host=True))
-    assert away.steps == ()
-    assert "the machine of broker-3 to answer" in away.waits[0].reason
+    assert planned(leaving(3).leaderless()).due == ()
+    away = planned(leaving(3).node(3, unreachable_host=True))
+    assert away.due == ()
+    assert "the machine of broker-3 to answer" in away.rest[0].reason
 
 
 def test_sizes_are_written_for_people() -> None:
@@ -181,19 +179,19 @@ def test_sizes_are_written_for_people() -> None:
 
 def test_a_deleted_pool_is_drained_before_its_brokers_stop() -> None:
     situation = deleted(partition(0, 0, 2), partition(1, 0), others=2)
-    plan = look(situation)
-    assert sorted(briefly(plan.steps)) == ["ReassignPartitions 0", "StopNode 1"]
+    plan = planned(situation)
+    assert sorted(briefly(plan.due)) == ["ReassignPartitions 0", "StopNode 1"]
     assert targets(plan) == {0: (3, 2), 1: (2,)}
     assert plan.refusals == ()
-    assert plan.leaving == {0, 1}
+    assert plan.node_ids == {0, 1}
 
 
 def test_a_deleted_pool_deletes_its_volumes() -> None:
     evicted = deleted(brokers=1).down(0, NodeState.CRASHED)
-    assert briefly(look(evicted).steps) == ["StopNode 0"]
+    assert briefly(planned(evicted).due) == ["StopNode 0"]
     stopped = evicted.down(0)
-    assert "to be fenced" in look(stopped).waits[0].reason
-    assert briefly(look(stopped.unregistered(0)).steps) == ["DeleteVolume 0"]
+    assert "to be fenced" in planned(stopped).rest[0].reason
+    assert briefly(planned(stopped.unregistered(0)).due) == ["DeleteVolume 0"]
 
 
 def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
@@ -201,8 +199,8 @@ def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
     for others in (0, 1):
         partitions = (partition(0, 0, 1), partition(1, 0, 1), partition(2, 2, topic="narrow"))
         situation = deleted(*partitions, others=others, brokers=3)
-        plan = look(situation)
-        assert plan.steps == ()
+        plan = planned(situation)
+        assert plan.due == ()
         (refusal,) = plan.refusals
         assert (refusal.code, refusal.pool) == ("TooFewBrokers", "brokers")
         for reported in (
@@ -214,15 +212,15 @@ def test_a_deleted_pool_that_cannot_be_drained_stays_whole() -> None:
             "delete KafkaController quorum as well",
         ):
             assert reported in refusal.message
-        assert plan.waits[0].node_ids == (0, 1, 2)
+        assert plan.rest[0].node_ids == (0, 1, 2)
     stopped = deleted(partition(0, 0, 1), others=1).down(1)
-    assert briefly(look(stopped).steps) == ["StartNode 1"]
+    assert briefly(planned(stopped).due) == ["StartNode 1"]
 
 
 def test_full_disks_stop_no_broker_of_a_deleted_pool() -> None:
-    full = BrokerLoad(used_bytes=100 * GIB, free_bytes=10 * GIB)
-    plan = look(deleted(partition(0, 0), others=1).kafka(loads={2: full}))
-    assert plan.steps == ()
+    full = BrokerLoad(room_bytes=0)
+    plan = planned(deleted(partition(0, 0), others=1).kafka(loads={2: full}))
+    assert plan.due == ()
     assert [(refusal.code, refusal.pool) for refusal in plan.refusals] == [("TooLittleSpace", "brokers")]
     assert "broker-0 holds 1 replica(s)" in plan.refusals[0].message
 
@@ -231,20 +229,20 @@ def test_a_deleted_pool_is_told_to_be_stuck_once_nothing_moves() -> None:
     moving = partition(0, 0, 2, adding=(2,), removing=(0,), isr=(0,))
     stuck = partition(1, 1, 0)
     for partitions, count in (((moving, stuck), 0), ((stuck,), 1)):
-        plan = look(deleted(*partitions, others=1))
+        plan = planned(deleted(*partitions, others=1))
         assert len(plan.refusals) == count
-        assert plan.steps == ()
-        assert "KafkaBroker brokers, which is deleted, to be drained" in {wait.reason for wait in plan.waits}
-    room = BrokerLoad(used_bytes=100 * GIB, free_bytes=13 * GIB)
-    part = look(deleted(partition(0, 0), partition(1, 0), others=1).kafka(loads={2: room}))
-    assert (briefly(part.steps), part.refusals) == (["ReassignPartitions 0"], ())
+        assert plan.due == ()
+        assert "KafkaBroker brokers, which is deleted, to be drained" in {wait.reason for wait in plan.rest}
+    room = BrokerLoad(room_bytes=GIB)
+    part = planned(deleted(partition(0, 0), partition(1, 0), others=1).kafka(loads={2: room}))
+    assert (briefly(part.due), part.refusals) == (["ReassignPartitions 0"], ())
 
 
 def test_another_drain_goes_on_beside_a_pool_that_cannot_be_drained() -> None:
     situation = deleted(partition(0, 0, 1), others=2)
     nodes = tuple(node for node in situation.desired.nodes if node.node_id != 3)
-    plan = look(situation.asking(nodes=nodes, decommission=situation.desired.decommission | {3}))
-    assert briefly(plan.steps) == ["StopNode 3"]
+    plan = planned(situation.asking(nodes=nodes, decommission=situation.desired.decommission | {3}))
+    assert briefly(plan.due) == ["StopNode 3"]
 
 
 def test_a_hibernated_cluster_says_that_it_drains_no_pool() -> None:

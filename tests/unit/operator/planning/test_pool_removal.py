@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kit.scenarios import NOW_MS, Situation, briefly, broker, healthy
 from quorate_operator.planning.cluster import NodeState, Role
-from quorate_operator.planning.departure import remaining_pools, with_departure
+from quorate_operator.planning.decommission import remaining_pools, with_pool_removal
 from quorate_operator.planning.steps import Plan, StopNode
 
 POOL = "brokers"
@@ -16,7 +16,7 @@ def deleted(situation: Situation) -> Plan:
     staying = situation.asking(nodes=tuple(node for node in situation.desired.nodes if node.pool != POOL))
     nodes = {node_id: node for node_id, node in situation.observed.nodes.items() if node_id not in brokers}
     plan = staying.seeing(nodes=nodes).plan(NOW_MS)
-    return with_departure(plan, brokers)
+    return with_pool_removal(plan, brokers)
 
 
 def stopped(situation: Situation, *node_ids: int) -> Situation:

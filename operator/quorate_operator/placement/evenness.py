@@ -1,13 +1,15 @@
-"""Evens out the numbers of replicas, then bytes, by moves and exchanges until none is an improvement. Pure.
+"""Evens out numbers of replicas, then bytes, then preferred leaders, until no change is an improvement. Pure.
 
 The sum of the squares of the brokers' replica counts never grows, and as long as it stays the same, the sum of the
 squares of their bytes never grows. So the algorithm terminates, and it does not change its own result.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
-from quorate_operator.rebalancing.assignment import Assignment
+from quorate_operator.placement.assignment import Assignment
 
 BYTES_TOLERANCE = 0.1
 """How far from the mean a broker's bytes may be, as a share of the mean (Cruise Control's default is the same)."""
@@ -53,8 +55,8 @@ class _EvenNumbers:
 
     def _step(self) -> bool:
         counts = self._of.counts
-        targets = sorted(self._targets, key=lambda one: (counts[one], one))
-        for source in sorted(self._sources, key=lambda one: (-counts[one], one)):
+        targets = sorted(self._targets, key=lambda broker: (counts[broker], broker))
+        for source in sorted(self._sources, key=lambda broker: (-counts[broker], broker)):
             for target in targets:
                 if counts[source] - counts[target] < 2:
                     break
@@ -72,10 +74,10 @@ class _EvenNumbers:
         of = self._of
         wanted_bytes = max(0, of.bytes[source] - of.bytes[target]) / 2
         there, here = of.topics[source], of.topics[target]
-        for topic in sorted(of.movable_on[source], key=lambda one: (here[one] - there[one], one)):
-            possible = [one for one in of.movable_on[source][topic] if of.may_move(one, source, target)]
+        for topic in sorted(of.movable_on[source], key=lambda topic: (here[topic] - there[topic], topic)):
+            possible = [index for index in of.movable_on[source][topic] if of.may_move(index, source, target)]
             if possible:
-                return min(possible, key=lambda one: (abs(of.size(one) - wanted_bytes), one))
+                return min(possible, key=lambda index: (abs(of.size(index) - wanted_bytes), index))
         return None
 
 
@@ -90,7 +92,7 @@ def _even_bytes(of: Assignment, brokers: Sequence[int]) -> bool:
 
 
 def _exchange_any(of: Assignment, brokers: Sequence[int], mean: float, tolerance: float) -> bool:
-    by_bytes = sorted(brokers, key=lambda one: (of.bytes[one], one))
+    by_bytes = sorted(brokers, key=lambda broker: (of.bytes[broker], broker))
     for source in reversed(by_bytes):
         for target in by_bytes:
             is_uneven = of.bytes[source] > mean + tolerance or of.bytes[target] < mean - tolerance
@@ -134,10 +136,82 @@ def _better(
 
 def _by_size(of: Assignment, broker: int) -> list[tuple[int, int]]:
     """The movable partitions of a broker with their sizes, the smallest first."""
-    return sorted((of.size(one), one) for some in of.movable_on[broker].values() for one in some)
+    return sorted((of.size(index), index) for indexes in of.movable_on[broker].values() for index in indexes)
 
 
 def _near(sized: Sequence[tuple[int, int]], wanted: float) -> Iterator[tuple[int, int]]:
     """Yields the partitions of the sizes nearest to `wanted`."""
     place = bisect_left(sized, (wanted, -1))
     yield from sized[max(0, place - NEIGHBOURS_TRIED) : place + NEIGHBOURS_TRIED]
+
+
+def even_leaders(assignment: Assignment, brokers: Iterable[int], indexes: Iterable[int]) -> None:
+    """Evens out preferred leaders of the partitions `indexes` by the order of their replicas, which moves no data.
+
+    A chain of changes takes one leader from its first broker and gives one to its last; the number of each broker in
+    between stays the same. The shortest chain is used, so that few partitions change.
+    """
+    leaders = _Leaders(assignment, brokers, indexes)
+    while (chain := leaders.chain()) is not None:
+        leaders.shift(chain)
+
+
+class _Leaders:
+    def __init__(self, assignment: Assignment, brokers: Iterable[int], indexes: Iterable[int]) -> None:
+        self._of = assignment
+        self._brokers = sorted(brokers)
+        self._counts = Counter(replicas[0] for replicas in assignment.replicas)
+        self._shiftable: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        """Partitions by their preferred leader and by another of their replicas."""
+        for index in indexes:
+            self._put(index)
+
+    def _put(self, index: int) -> None:
+        leader, *others = self._of.replicas[index]
+        for other in others:
+            self._shiftable[leader][other].add(index)
+
+    def _discard(self, index: int) -> None:
+        leader, *others = self._of.replicas[index]
+        for other in others:
+            self._shiftable[leader][other].discard(index)
+
+    def chain(self) -> tuple[int, ...] | None:
+        """Returns brokers from one with more leaders to one with at least two fewer; None if there is no chain."""
+        for source in sorted(self._brokers, key=lambda broker: (-self._counts[broker], broker)):
+            found = self._chain_from(source)
+            if found is not None:
+                return found
+        return None
+
+    def _chain_from(self, source: int) -> tuple[int, ...] | None:
+        allowed = set(self._brokers)
+        came_from = {source: source}
+        waiting = deque([source])
+        while waiting:
+            broker = waiting.popleft()
+            if self._counts[broker] <= self._counts[source] - 2:
+                chain = [broker]
+                while chain[-1] != source:
+                    chain.append(came_from[chain[-1]])
+                return tuple(reversed(chain))
+            following = [
+                other
+                for other, indexes in self._shiftable[broker].items()
+                if indexes and other in allowed and other not in came_from
+            ]
+            for other in sorted(following, key=lambda other: (self._counts[other], other)):
+                came_from[other] = broker
+                waiting.append(other)
+        return None
+
+    def shift(self, chain: tuple[int, ...]) -> None:
+        """Passes one leader from each broker of the chain to the next."""
+        for giver, taker in pairwise(chain):
+            # A partition whose order changes anyway adds no further change.
+            index = min(self._shiftable[giver][taker], key=lambda index: (index not in self._of.order, index))
+            self._discard(index)
+            self._of.prefer(index, taker)
+            self._put(index)
+        self._counts[chain[0]] -= 1
+        self._counts[chain[-1]] += 1

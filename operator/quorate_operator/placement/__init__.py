@@ -1,0 +1,1 @@
+"""Where a replica may go, for all that moves replicas. Pure."""

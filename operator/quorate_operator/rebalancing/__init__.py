@@ -1,1 +1,0 @@
-"""Balances a cluster: which replicas move where, and which of them are preferred leaders. Pure."""
