@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from pyspark_quorate import rows
-from pyspark_quorate.jobs.building import stored_schema
+from pyspark_quorate.jobs.table_build import stored_schema
 from pyspark_quorate.tables.registry import TABLES
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pyspark_quorate.jobs import building, storing
+from pyspark_quorate.jobs import store_tasks, table_build
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError, Read, State
@@ -51,7 +51,7 @@ class Ingested:
     changed_directories: int
     files: int
     bytes: int
-    built: building.Built
+    built: table_build.Built
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def find_news(lake: Lake, sources: Sequence[str], cluster_id: str | None = None)
 
 def is_needed(lake: Lake, news: News, tables: Sequence[Table], *, everything: bool = False) -> bool:
     """Whether an ingest would change the lake."""
-    return bool(news.places or building.stale_tables(lake, tables, everything=everything))
+    return bool(news.places or table_build.stale_tables(lake, tables, everything=everything))
 
 
 def ingest(
@@ -92,10 +92,10 @@ def ingest(
     if news.places:
         steps.begin(f"reading {sum(place.new_files for place in news.places)} files")
         _add_rows(spark, lake, news.places)
-    return ingested(news, building.build(spark, lake, tables, steps, everything=everything))
+    return ingested(news, table_build.build(spark, lake, tables, steps, everything=everything))
 
 
-def ingested(news: News, built: building.Built = building.NOTHING_BUILT) -> Ingested:
+def ingested(news: News, built: table_build.Built = table_build.NOTHING_BUILT) -> Ingested:
     """The result of an ingest that read this and built these tables."""
     return Ingested(
         directories=news.directories,
@@ -109,16 +109,16 @@ def ingested(news: News, built: building.Built = building.NOTHING_BUILT) -> Inge
 def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place]) -> None:
     pieces, starts = _pieces(places)
     again = {piece.origin.source for piece in pieces if piece.origin.source in lake.state.files}
-    files = storing.store_pieces(spark, storing.storing(lake, again, starts), pieces)
+    files = store_tasks.store_pieces(spark, store_tasks.store_plan(lake, again, starts), pieces)
     clusters = {cluster_id for cluster_id, _ in files}
-    lake.commit(Change(place=storing.staged_moves(lake, files)), _state(lake.state, places, clusters))
+    lake.commit(Change(place=store_tasks.staged_moves(lake, files)), _state(lake.state, places, clusters))
 
 
 def _pieces(places: Sequence[Place]) -> tuple[list[Piece], dict[str, int]]:
     """Returns what to read, and for each source that is not read from its start the first offset."""
     pieces, starts = [], {}
     for place in places:
-        for piece in plan_pieces(place.found, storing.selection_from(place.start), ALL):
+        for piece in plan_pieces(place.found, store_tasks.selection_from(place.start), ALL):
             pieces.append(piece)
             if place.start:
                 starts[piece.origin.source] = place.start

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_quorate import register
-from pyspark_quorate.jobs import building, storing
+from pyspark_quorate.jobs import store_tasks, table_build
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError
@@ -82,14 +82,14 @@ def follow(
             begun_s = time.monotonic()
             if begun_s >= due_s:
                 with taker.pausing:
-                    building.build(spark, lake, tables, steps)
+                    table_build.build(spark, lake, tables, steps)
                 due_s = next_build_s(begun_s, time.monotonic(), refresh_s)
     except StreamingQueryException as error:
         raise LakeError(f"following {followed.bootstrap_controllers} ended: {_reason(error)}") from error
     finally:
         query.stop()
     with taker.pausing:
-        building.build(spark, lake, tables, steps)
+        table_build.build(spark, lake, tables, steps)
     return taker.batches
 
 
@@ -120,14 +120,14 @@ class _Taker:
             lake = self._lake
             if number <= lake.state.streams.get(self._name, -1):
                 return
-            files = storing.store_frame(batch, storing.storing(lake, self._again))
+            files = store_tasks.store_frame(batch, store_tasks.store_plan(lake, self._again))
             commit = lake.state.commit + 1
             state = replace(
                 lake.state,
                 clusters={**lake.state.clusters, **dict.fromkeys((one for one, _ in files), commit)},
                 streams={**lake.state.streams, self._name: number},
             )
-            lake.commit(Change(place=storing.staged_moves(lake, files)), state)
+            lake.commit(Change(place=store_tasks.staged_moves(lake, files)), state)
             self.batches += 1
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from html import escape
 from typing import Any, Final
 
-from pyspark_quorate.report.drawing import draw_bars, draw_lines
+from pyspark_quorate.report.charts import draw_bars, draw_lines
 from pyspark_quorate.report.history import History, in_words
 from pyspark_quorate.report.sections import ROWS_SHOWN, Section, sections_of, span_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from pyspark_quorate.report.drawing import Bar, Line, Span
+from pyspark_quorate.report.charts import Bar, Line, Span
 from pyspark_quorate.report.history import History, Row, counted, in_words
 
 ROWS_SHOWN: Final = 200

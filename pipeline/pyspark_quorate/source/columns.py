@@ -8,6 +8,7 @@ same text for usual records.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,7 +21,6 @@ from quorate_protocol.wire.codec.native import extension
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
 
-from pyspark_quorate.source.arrow import strings, strings_of
 from pyspark_quorate.source.framing import read_unsigned_varints
 from pyspark_quorate.source.payload import field_name, field_text
 from pyspark_quorate.source.runs import Integers, gather
@@ -45,7 +45,6 @@ _ALPHABET: Final = np.frombuffer(
 )
 _PAIRS: Final = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).view(np.uint16).ravel()
 """The two base64 characters of each 12 bits, as one number."""
-_BOOLEANS: Final = strings_of(["false", "true"])
 _QUOTE, _BACKSLASH, _SPACE, _DELETE = 0x22, 0x5C, 0x20, 0x7F
 
 
@@ -343,3 +342,34 @@ def _native_program(
 
 def _described(field: FieldSchema) -> tuple[str | None, bool, bool]:
     return field.kafka_type, field.is_array, field.is_nullable
+
+
+# Arrow arrays made of buffers: `pa.array` and `pa.scalar` import pandas, if that is installed, which costs 130 ms and
+# 35 MiB for each of Spark's processes.
+
+
+def arrow_of(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers of the size that the type has, without a copy."""
+    assert numbers.itemsize * 8 == kind.bit_width
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
+def strings(data: Any, offsets: NDArray[Any]) -> pa.StringArray:
+    """Texts that follow each other in `data`, in UTF-8."""
+    buffers = (pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), pa.py_buffer(data))
+    return pa.StringArray.from_buffers(len(offsets) - 1, *buffers)
+
+
+def strings_of(texts: Sequence[str]) -> pa.StringArray:
+    """Some texts."""
+    encoded = [text.encode() for text in texts]
+    return strings(b"".join(encoded), np.array([0, *accumulate(map(len, encoded))]))
+
+
+def repeated(text: str, count: int) -> pa.StringArray:
+    """The same text in each row."""
+    encoded = text.encode()
+    return strings(encoded * count, np.arange(count + 1) * len(encoded))
+
+
+_BOOLEANS: Final = strings_of(["false", "true"])

@@ -35,7 +35,7 @@ from quorate_protocol.observer import (
 from quorate_protocol.records.batch import RecordBatch
 
 from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
-from pyspark_quorate.source.scanning import Gap
+from pyspark_quorate.source.batch_scanner import Gap
 
 POLL_MS: Final = 500
 """How long a leader without new records may hold a request."""

@@ -19,11 +19,11 @@ from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate import rows
 from pyspark_quorate.rows import UNREADABLE_FILE
-from pyspark_quorate.source.decoding import RowReader, gap_rows
+from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
 from pyspark_quorate.source.layout import LayoutError, find_directories, open_root
 from pyspark_quorate.source.options import Options, parse_options
 from pyspark_quorate.source.pieces import Piece, cut, pack, plan_pieces
-from pyspark_quorate.source.scanning import BatchScanner, Gap
+from pyspark_quorate.source.record_decoder import RowReader, gap_rows
 from pyspark_quorate.source.selection import Selection, narrow, select
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024

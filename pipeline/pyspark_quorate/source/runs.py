@@ -1,7 +1,7 @@
 """Record batches as columns, and runs of batches that are checked together (numpy).
 
 A run ends at damage, at another leader epoch or at the end of the bytes;
-:mod:`pyspark_quorate.source.scanning` continues there batch by batch.
+:mod:`pyspark_quorate.source.batch_scanner` continues there batch by batch.
 """
 
 from collections.abc import Iterable

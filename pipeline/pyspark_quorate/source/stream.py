@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRow
 from quorate_protocol.observer import BEGINNING, HistoryLostError, Position
 from quorate_protocol.records.batch import encode_batch
 
-from pyspark_quorate.source.decoding import Origin, RowReader, gap_rows
+from pyspark_quorate.source.batch_scanner import BatchScanner
 from pyspark_quorate.source.follow import (
     Item,
     Limit,
@@ -29,7 +29,7 @@ from pyspark_quorate.source.follow import (
 )
 from pyspark_quorate.source.follow_feed import QuorumFeed, fetch_cluster_id, fetch_committed_end
 from pyspark_quorate.source.payload import NO_OP, RECORD_NAMES
-from pyspark_quorate.source.scanning import BatchScanner
+from pyspark_quorate.source.record_decoder import Origin, RowReader, gap_rows
 from pyspark_quorate.source.selection import Selection
 from pyspark_quorate.source.stream_options import InitialOffset, StreamOptions
 

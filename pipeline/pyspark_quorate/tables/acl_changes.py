@@ -1,5 +1,7 @@
 """Table `acl_changes`: access control entries added and removed."""
 
+from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from pyspark.sql.types import BooleanType, StringType
@@ -7,10 +9,8 @@ from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, Patter
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Life, State, boundaries
-from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, KeyedFold, Life, State, boundaries
 from pyspark_quorate.tables.lines import Fields, Line
-from pyspark_quorate.tables.naming import name_of
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -59,13 +59,23 @@ class AclChanges(KeyedFold):
 
 def _entry(fields: Fields) -> State:
     return (
-        name_of(ResourceType, fields["resourceType"]),
+        _name_of(ResourceType, fields["resourceType"]),
         fields["resourceName"],
-        name_of(PatternType, fields["patternType"]),
+        _name_of(PatternType, fields["patternType"]),
         *(fields["principal"], fields["host"]),
-        name_of(AclOperation, fields["operation"]),
-        name_of(AclPermissionType, fields["permissionType"]),
+        _name_of(AclOperation, fields["operation"]),
+        _name_of(AclPermissionType, fields["permissionType"]),
     )
+
+
+def _name_of(kind: type[IntEnum], number: int) -> str:
+    """The name of the member with this number; the number as text if the enum has no such member."""
+    return _names(kind).get(number, str(number))
+
+
+@cache
+def _names(kind: type[IntEnum]) -> dict[int, str]:
+    return {int(member): member.name for member in kind}
 
 
 TABLE: Final = Table(

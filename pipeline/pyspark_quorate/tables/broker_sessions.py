@@ -12,8 +12,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, Str
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Table
 from pyspark_quorate.tables.controller_registrations import ENDPOINTS, endpoints_of
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life, State
-from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, KeyedFold, Life, State
 from pyspark_quorate.tables.lines import Line
 
 FENCED: Final = "fenced"

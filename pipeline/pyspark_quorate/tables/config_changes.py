@@ -7,12 +7,10 @@ from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.source.redaction import REDACTED
+from pyspark_quorate.source.payload import REDACTED
 from pyspark_quorate.tables.contract import Cluster, Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Key, Life, boundaries
-from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Key, KeyedFold, Life, boundaries
 from pyspark_quorate.tables.lines import Line
-from pyspark_quorate.tables.naming import name_of
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 SCHEMA: Final = schema(
@@ -33,6 +31,7 @@ SCHEMA: Final = schema(
 _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 
 _CONFIG: Final = "ConfigRecord"
+_TYPE_NAMES: Final = {int(kind): kind.name for kind in ConfigResourceType}
 _TOPIC: Final = ConfigResourceType.TOPIC.name
 
 
@@ -67,7 +66,8 @@ class ConfigChanges(KeyedFold):
             if ended is not None and ended.name is not None:
                 self._end(ended.name, line)
             return
-        kind = name_of(ConfigResourceType, line.fields["resourceType"])
+        number = line.fields["resourceType"]
+        kind = _TYPE_NAMES.get(number, str(number))
         name, value = line.fields["resourceName"], line.fields["value"]
         key = (kind, name, line.fields["name"])
         set_offset = line.offset if value == REDACTED and not line.is_snapshot else None

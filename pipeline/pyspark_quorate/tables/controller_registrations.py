@@ -8,8 +8,7 @@ from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
-from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, KeyedFold, Life
 from pyspark_quorate.tables.lines import Fields, Line
 
 ADDRESS: Final = (

@@ -3,14 +3,12 @@
 from typing import Final
 
 from pyspark.sql.types import ShortType, StringType
-from quorate_protocol.features import KRAFT_VERSION
+from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
-from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, KeyedFold, Life
 from pyspark_quorate.tables.lines import Line
-from pyspark_quorate.tables.naming import level_name
 
 _FEATURE_LEVEL: Final = "FeatureLevelRecord"
 _KRAFT_VERSION: Final = "KRaftVersionRecord"
@@ -45,6 +43,12 @@ class FeatureLevels(KeyedFold):
         """Add a row for the interval."""
         (feature,), (level,) = life.key, life.state
         self.rows.append((feature, level, level_name(feature, level), *life.span))
+
+
+def level_name(feature: str, level: int) -> str:
+    """4.3-IV0 for level 30 of metadata.version; the number for other features and unknown levels."""
+    version = METADATA_VERSIONS.get(level) if feature == METADATA_VERSION else None
+    return str(level) if version is None else version.name
 
 
 TABLE: Final = Table(

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
 
 from pyspark_quorate.rows import column, nullable
+from pyspark_quorate.tables.contract import Cluster, Fold
 from pyspark_quorate.tables.lines import Breaks, Line
 
 INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
@@ -215,6 +216,36 @@ class Intervals:
             *(key, entry.state, entry.valid_from, valid_to, entry.from_offset, to_offset),
             *(entry.from_exact, to_exact, through),
         )
+
+
+class KeyedFold(Fold):
+    """A part of the fold that makes intervals of keys. The lines of a snapshot name all keys that exist.
+
+    `step` adds states to `lives`; `end_interval` gets each interval when it ends, those of a key in order.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.lives = Intervals(cluster.breaks, self.take)
+
+    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+        """Take an interval.
+
+        `previous` is the interval that ends where this one begins, if any. `is_followed`: another begins at its end.
+        """
+        raise NotImplementedError
+
+    def begin_snapshot(self, line: Line) -> None:
+        """Begin a snapshot, whose lines name all keys that exist."""
+        self.lives.begin_snapshot(line)
+
+    def end_snapshot(self) -> None:
+        """End the keys that the snapshot lacks."""
+        self.lives.end_snapshot()
+
+    def finish(self) -> None:
+        """End the open intervals."""
+        self.lives.finish()
 
 
 class Boundary(NamedTuple):

@@ -11,8 +11,7 @@ from pyspark_quorate.tables.controller_registrations import (
     BrokerRegistrations,
     ControllerRegistrations,
 )
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life, State
-from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, KeyedFold, Life, State
 from pyspark_quorate.tables.lines import Line
 
 VOTERS_RECORD: Final = "VotersRecord"

@@ -6,8 +6,7 @@ from pyspark.sql.types import DoubleType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
-from pyspark_quorate.tables.keyed import KeyedFold
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, KeyedFold, Life
 from pyspark_quorate.tables.lines import Line
 
 ENTITY: Final = list_of(

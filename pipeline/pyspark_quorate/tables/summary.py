@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_quorate import rows
-from pyspark_quorate.tables.lineage import Span
 from pyspark_quorate.tables.lines import SNAPSHOT_FOOTER
 
 BEGIN: Final = "BeginTransactionRecord"
@@ -47,6 +46,15 @@ class Copy(NamedTuple):
     offset: int
     epoch: int
     source: str
+
+
+class Span(NamedTuple):
+    """First and last offset of an epoch in a file. A snapshot counts with the epoch and offset of its last record."""
+
+    source: str
+    epoch: int
+    first: int
+    last: int
 
 
 @dataclass(slots=True)

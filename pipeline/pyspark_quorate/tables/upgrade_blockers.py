@@ -9,9 +9,9 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, T
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
 from pyspark_quorate.tables.controller_registrations import BROKER, CONTROLLER
+from pyspark_quorate.tables.feature_levels import level_name
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life, merge_adjacent, overlap
 from pyspark_quorate.tables.membership import NodeLives
-from pyspark_quorate.tables.naming import level_name
 
 SCHEMA: Final = schema(
     CLUSTER_ID,

@@ -5,10 +5,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark_quorate import rows
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.source.decoding import ARROW_SCHEMA
-from pyspark_quorate.stored.folders import folders
-from pyspark_quorate.stored.gaps import valid_gaps
-from pyspark_quorate.stored.reading import StoredRows
+from pyspark_quorate.source.record_decoder import ARROW_SCHEMA
+from pyspark_quorate.stored.files import folders
+from pyspark_quorate.stored.row_reader import StoredRows, valid_gaps
 
 
 def rows_that_count(lake: Lake) -> pa.Table:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.reading import read_table
+from pyspark_quorate.jobs.table_reader import read_table
 from pyspark_quorate.tables.contract import Table
 
 SPAN = ("from_offset", "to_offset")

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
-from pyspark_quorate.stored.folders import folder_name
-from pyspark_quorate.stored.schema import COMMIT
+from pyspark_quorate.stored.files import COMMIT, folder_name
 
 PARTITION_BYTES = "20000"
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from kit.histories import END, START, at, bad_day, calm_day, interval
-from pyspark_quorate.report.drawing import BARS_MAX, LANES_MAX, POINTS_MAX, Bar, Span, draw_bars, thinned
+from pyspark_quorate.report.charts import BARS_MAX, LANES_MAX, POINTS_MAX, Bar, Span, draw_bars, thinned
 from pyspark_quorate.report.history import History, counted, in_words
 from pyspark_quorate.report.page import render
 from pyspark_quorate.report.sections import ROWS_SHOWN, sections_of

@@ -12,9 +12,9 @@ from kit.lake.oracle import make_quorum
 from kit.lake.oracle_worlds import make_world, rows_of
 from pyspark.sql.types import StringType
 from pyspark.sql.variant_utils import VariantUtils
-from pyspark_quorate.jobs import folding, table_files
-from pyspark_quorate.stored.folders import folder_name, folders
-from pyspark_quorate.stored.writing import RowsWriter
+from pyspark_quorate.jobs import fold_tasks
+from pyspark_quorate.stored.files import folder_name, folders
+from pyspark_quorate.stored.row_writer import RowsWriter
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.records import SCHEMA
 from pyspark_quorate.tables.registry import TABLES
@@ -37,9 +37,9 @@ def lake_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fold(lake_rows: Path, where: Path, kind: str = "parquet") -> None:
     """All tasks, one after the other."""
-    plan = folding.Plan(rows=lake_rows, where=where, tables=TABLES, format=kind)
+    plan = fold_tasks.FoldPlan(rows=lake_rows, where=where, tables=TABLES, format=kind)
     for cluster in by_cluster(RAW):
-        folding.fold_cluster(plan, cluster)
+        fold_tasks.fold_cluster(plan, cluster)
 
 
 def stored(where: Path, table: Table) -> list[dict[str, Any]]:
@@ -78,12 +78,12 @@ def _tuples(value: Any) -> Any:
     return tuple(value.values()) if isinstance(value, dict) else value
 
 
-@pytest.mark.parametrize("waiting_rows_max", [folding.WAITING_ROWS_MAX, 10])
+@pytest.mark.parametrize("waiting_rows_max", [fold_tasks.WAITING_ROWS_MAX, 10])
 def test_a_task_writes_what_the_fold_makes(
     lake_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting_rows_max: int
 ) -> None:
     """Files have the rows of the fold, below their days, whether they are written at once or bit by bit."""
-    monkeypatch.setattr(folding, "WAITING_ROWS_MAX", waiting_rows_max)
+    monkeypatch.setattr(fold_tasks, "WAITING_ROWS_MAX", waiting_rows_max)
     expected = fold_rows(RAW, TABLES)
     expected["records"] = [
         {name: row[name] for name in SCHEMA.names} | {"payload": _text(json.loads(row["payload"]))}
@@ -110,7 +110,7 @@ def test_payloads_are_text_in_delta(lake_rows: Path, tmp_path: Path) -> None:
 def test_a_task_that_fails_leaves_no_cluster(
     lake_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, count = table_files.pq.write_table, 0
+    real, count = fold_tasks.pq.write_table, 0
 
     def full(*arguments: Any, **options: Any) -> None:
         nonlocal count
@@ -120,7 +120,7 @@ def test_a_task_that_fails_leaves_no_cluster(
         real(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(table_files.pq, "write_table", full)
+        patched.setattr(fold_tasks.pq, "write_table", full)
         with pytest.raises(OSError, match="No space left"):
             fold(lake_rows, tmp_path)
     assert folders(tmp_path) == {}

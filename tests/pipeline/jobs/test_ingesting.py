@@ -18,12 +18,12 @@ from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.compaction import compact
 from pyspark_quorate.jobs.ingest import Ingested, find_news, ingest
 from pyspark_quorate.jobs.lake import STAGING, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.reading import count_rows, read_table
+from pyspark_quorate.jobs.table_build import choose_tables
+from pyspark_quorate.jobs.table_reader import count_rows, read_table
 from pyspark_quorate.rows import TORN_TAIL
 from quorate_operator.runtime.local.layout import QUORATE
 

@@ -14,10 +14,10 @@ from kit.membership import Membership
 from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
-from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import STATE, Lake
 from pyspark_quorate.jobs.progress import Steps
+from pyspark_quorate.jobs.table_build import choose_tables
 from pyspark_quorate.jobs.tail import Followed, follow
 from quorate_operator.runtime.local.layout import QUORATE
 

@@ -34,12 +34,12 @@ from kit.lake.stored import frame_of
 from kit.membership import Membership, quorate
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.reading import read_table
-from pyspark_quorate.report.collecting import collect
+from pyspark_quorate.jobs.table_build import choose_tables
+from pyspark_quorate.jobs.table_reader import read_table
+from pyspark_quorate.report.history import collect
 from pyspark_quorate.report.sections import sections_of
 from pyspark_quorate.tables.registry import TABLES
 from quorate_admin.diagnosis import history

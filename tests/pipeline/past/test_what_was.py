@@ -8,8 +8,7 @@ import pytest
 from kit.lake.without_spark import store_rows
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.state import LakeError
-from pyspark_quorate.past.image import Moment, Playback, replay
-from pyspark_quorate.past.reading import choose_cluster, read_history
+from pyspark_quorate.past.image import Moment, Playback, choose_cluster, read_history, replay
 from pyspark_quorate.tables.lines import GAP_ORDINAL, Line
 from quorate.main import app
 from quorate.tools.metadata_shell.sources import load_directory, visible

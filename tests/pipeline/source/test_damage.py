@@ -11,11 +11,11 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark_quorate import rows
-from pyspark_quorate.source.decoding import Origin, RowReader
+from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
+from pyspark_quorate.source.record_decoder import Origin, RowReader
 from pyspark_quorate.source.runs import Batch
-from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import select
 from quorate_protocol.records.batch import CRC_COVERS_FROM, HEADER_SIZE_BYTES, build_batch, scan_batches
 from quorate_protocol.records.control import (

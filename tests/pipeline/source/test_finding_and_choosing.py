@@ -22,11 +22,11 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 from pyspark_quorate import rows
-from pyspark_quorate.source.decoding import Origin
 from pyspark_quorate.source.layout import LayoutError, MetadataDirectory, find_directories, open_root
 from pyspark_quorate.source.options import OptionError, parse_options
 from pyspark_quorate.source.pieces import FILE_COST_BYTES, Piece, pack
 from pyspark_quorate.source.reader import FilteringReader, PiecesPartition
+from pyspark_quorate.source.record_decoder import Origin
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import NoOpRecord, RemoveTopicRecord, TopicRecord

@@ -11,12 +11,10 @@ from kit.lake.folding import COLUMNS, batches_of, by_cluster, summary_of
 from kit.lake.oracle import make_quorum
 from kit.lake.oracle_worlds import make_world, rows_of
 from pyspark_quorate import rows
-from pyspark_quorate.stored import reading, schema, writing
-from pyspark_quorate.stored.folders import folder_name
-from pyspark_quorate.stored.gaps import valid_gaps
-from pyspark_quorate.stored.known import without_known
-from pyspark_quorate.stored.reading import StoredRows
-from pyspark_quorate.stored.writing import RowsWriter
+from pyspark_quorate.stored import files, row_reader, row_writer
+from pyspark_quorate.stored.files import folder_name
+from pyspark_quorate.stored.row_reader import StoredRows, valid_gaps
+from pyspark_quorate.stored.row_writer import RowsWriter, without_known
 from pyspark_quorate.tables.summary import Summary
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -64,8 +62,8 @@ def write(where: Path, world: list[Row], chance: random.Random) -> Path:
 def test_rows_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Whatever was stored by whichever tasks is read once, in the order of the fold, with a summary of it."""
     chance = random.Random(seed)
-    group_rows = chance.choice((3, 17, schema.GROUP_ROWS))
-    for module in (writing, reading):
+    group_rows = chance.choice((3, 17, files.GROUP_ROWS))
+    for module in (row_writer, row_reader):
         monkeypatch.setattr(module, "GROUP_ROWS", group_rows)
     world = WORLDS[seed % len(WORLDS)]
     stored = StoredRows(write(tmp_path, world, chance))
@@ -95,7 +93,7 @@ def test_files_of_an_older_version_are_sorted_when_they_are_read(tmp_path: Path)
     chance.shuffle(order)
     assert order != sorted(order)
     pq.write_table(table.take(pa.array(order)), first)
-    assert schema.FOOTER not in (pq.read_metadata(first).metadata or {})
+    assert files.FOOTER not in (pq.read_metadata(first).metadata or {})
     stored = StoredRows(folder)
     assert shown(list(stored.records())) == expected
     assert comparable(stored.summary()) == comparable(summary_of(ordered(WORLDS[0])))

@@ -12,10 +12,10 @@ from kit.cluster import DIE_WITH_PARENT
 from kit.java.cluster import JavaCluster
 from kit.lake.tables import stored_lines
 from pyspark.sql import SparkSession
-from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.progress import Steps
+from pyspark_quorate.jobs.table_build import choose_tables
 from pyspark_quorate.source.follow_feed import FollowError
 from pyspark_quorate.source.stream import QuorumStreamReader
 from quorate_admin.client import AdminClient

@@ -20,9 +20,9 @@ from kit.requirements import missing
 from kit.spark import JVM
 from kit.temporary import jvm_temporary
 from kit.waiting import eventually
-from pyspark_quorate.source.decoding import ARROW_SCHEMA
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
+from pyspark_quorate.source.record_decoder import ARROW_SCHEMA
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
-from pyspark_quorate.source import scanning
+from pyspark_quorate.source import batch_scanner
 from pyspark_quorate.source.follow import Item, Limit, Mark, Planner, Records, Snapshot, parted, read_stretch
 from quorate_protocol.observer import (
     BEGINNING,
@@ -440,6 +440,6 @@ def test_a_gap_names_what_it_covers() -> None:
     log = filled(2, 2)
     log.clean(1, 1)
     (gap, *_) = list(read_stretch(BEGINNING, mark(4), log.open))
-    assert isinstance(gap, scanning.Gap)
+    assert isinstance(gap, batch_scanner.Gap)
     assert "snapshot of offset 4, epoch 1" in gap.detail
     assert "diverges at offset 3, epoch 2" in parted(Position(9, 4), Position(3, 2)).detail

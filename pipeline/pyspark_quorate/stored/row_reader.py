@@ -5,6 +5,7 @@ rows is in memory for each file that has rows at the current place.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_quorate import rows
-from pyspark_quorate.stored.schema import (
+from pyspark_quorate.stored.files import (
+    COMMIT,
     FOLDED_SCHEMA,
     FOOTER,
     GROUP_ROWS,
@@ -24,6 +26,10 @@ from pyspark_quorate.stored.schema import (
     with_times_as_numbers,
 )
 from pyspark_quorate.tables.summary import Summary, summarize
+
+_FILE: Final = re.compile(r"/[^/]*\.(log|checkpoint)$")
+Reads = Mapping[str, Sequence[tuple[int, int]]]
+"""Directory -> the commit of each read of it, and the offset that it started at."""
 
 
 class StoredRows:
@@ -137,6 +143,21 @@ def _bisect(batch: pa.RecordBatch, bound: Key) -> int:
     return low
 
 
+def valid_gaps(gaps: pa.RecordBatch, reads: Reads) -> pa.RecordBatch:
+    """Returns the gaps whose offsets no later read of the same directory covered."""
+    columns = [gaps.column(name).to_pylist() for name in ("source", "offset", "payload", COMMIT)]
+    valid = []
+    for source, offset, payload, commit in zip(*columns, strict=True):
+        end = json.loads(payload).get("endOffset")
+        valid.append(
+            not any(
+                read_commit > commit and (offset is None or end is None or end > start)
+                for read_commit, start in reads.get(_FILE.sub("", source), ())
+            )
+        )
+    return gaps.filter(pa.array(valid, pa.bool_()))
+
+
 # Files
 
 
@@ -147,7 +168,7 @@ def _opened(path: Path) -> "_SortedFile | _UnsortedFile":
 
 
 class _SortedFile:
-    """A file of :class:`pyspark_quorate.stored.writing.RowsWriter`."""
+    """A file of :class:`pyspark_quorate.stored.row_writer.RowsWriter`."""
 
     def __init__(self, path: Path, metadata: pq.FileMetaData, footer: Mapping[str, Any]) -> None:
         self.summary = Summary.from_json(footer["summary"])

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DateType, StructType
 
-from pyspark_quorate.jobs import folding
+from pyspark_quorate.jobs import fold_tasks
+from pyspark_quorate.jobs.fold_tasks import stored_fields
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError, State, TableState
-from pyspark_quorate.jobs.table_files import stored_fields
 from pyspark_quorate.rows import nullable
-from pyspark_quorate.stored.folders import folders
+from pyspark_quorate.stored.files import folders
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.registry import TABLES
 
@@ -92,7 +92,7 @@ def _stage(spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: f
     staged = lake.staging / "tables"
     for table in tables:
         (staged / table.name).mkdir(parents=True)
-    plan = folding.Plan(
+    plan = fold_tasks.FoldPlan(
         rows=lake.rows,
         where=lake.staging / FOLDED,
         tables=tables,
@@ -100,7 +100,7 @@ def _stage(spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: f
         reads=lake.state.reads,
     )
     plan.where.mkdir()
-    folding.fold(spark, plan, clusters)
+    fold_tasks.fold(spark, plan, clusters)
     for cluster in folders(plan.where).values():
         for made in cluster.iterdir():
             made.rename(staged / made.name / cluster.name)

@@ -1,6 +1,8 @@
-"""The columns and the order of stored rows, and what the footer of their files says."""
+"""The files of stored rows: their folders, columns and order, and what their footers say."""
 
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -65,3 +67,29 @@ def with_times_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
     if pa.types.is_timestamp(time.type):
         time = time.cast(pa.timestamp("us", "UTC"))
     return batch.set_column(batch.schema.get_field_index("time"), "time", time.cast(pa.int64()))
+
+
+# Folders of clusters: `cluster_id=<id>`, as Spark names them
+
+UNKNOWN_CLUSTER: Final = "unknown"
+"""The cluster id of directories without one."""
+FOLDER: Final = "cluster_id="
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f")
+
+
+def folder_name(cluster_id: str) -> str:
+    """The name of a cluster's folder, as Spark writes it (ExternalCatalogUtils.escapePathName)."""
+    return FOLDER + "".join(
+        f"%{ord(one):02X}" if one in _ESCAPED or ord(one) < ord(" ") else one for one in cluster_id
+    )
+
+
+def folders(where: Path) -> dict[str, Path]:
+    """The clusters' folders below a path, by cluster id."""
+    if not where.is_dir():
+        return {}
+    return {
+        unquote(path.name.removeprefix(FOLDER)): path
+        for path in sorted(where.iterdir())
+        if path.name.startswith(FOLDER)
+    }

@@ -20,10 +20,9 @@ from pyspark_quorate.source.options import Options
 from pyspark_quorate.source.pieces import Piece, pack
 from pyspark_quorate.source.reader import cut_large, read_piece
 from pyspark_quorate.source.selection import Selection, select
-from pyspark_quorate.stored.folders import UNKNOWN_CLUSTER, folder_name
-from pyspark_quorate.stored.known import without_known
-from pyspark_quorate.stored.reading import StoredRows
-from pyspark_quorate.stored.writing import RowsWriter, Written
+from pyspark_quorate.stored.files import UNKNOWN_CLUSTER, folder_name
+from pyspark_quorate.stored.row_reader import StoredRows
+from pyspark_quorate.stored.row_writer import RowsWriter, Written, without_known
 from pyspark_quorate.tables.summary import Summary
 
 STAGED: Final = "rows"
@@ -34,7 +33,7 @@ TASK_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storing:
+class StorePlan:
     """The input of all tasks that store rows."""
 
     where: Path
@@ -49,9 +48,9 @@ class Storing:
     """Source -> the first offset to read, if that is not 0."""
 
 
-def storing(lake: Lake, again: Collection[str] = (), starts: Mapping[str, int] | None = None) -> Storing:
+def store_plan(lake: Lake, again: Collection[str] = (), starts: Mapping[str, int] | None = None) -> StorePlan:
     """The input of tasks that store rows with the next commit of a lake."""
-    return Storing(
+    return StorePlan(
         where=lake.staging / STAGED,
         commit=lake.state.commit + 1,
         rows=lake.rows,
@@ -60,7 +59,7 @@ def storing(lake: Lake, again: Collection[str] = (), starts: Mapping[str, int] |
     )
 
 
-def store_pieces(spark: SparkSession, plan: Storing, pieces: Sequence[Piece]) -> list[Written]:
+def store_pieces(spark: SparkSession, plan: StorePlan, pieces: Sequence[Piece]) -> list[Written]:
     """Read pieces of the sources and write their rows to staging, in one job of Spark. Returns the files."""
     cores = spark.sparkContext.defaultParallelism
     share_bytes = sum(one.cost_bytes for one in pieces) // cores + 1
@@ -73,7 +72,7 @@ def store_pieces(spark: SparkSession, plan: Storing, pieces: Sequence[Piece]) ->
     return [file for files in done for file in files]
 
 
-def store_frame(frame: DataFrame, plan: Storing) -> list[Written]:
+def store_frame(frame: DataFrame, plan: StorePlan) -> list[Written]:
     """Write the rows of a frame to staging, in one job of Spark. Returns the files."""
     plan.where.mkdir(parents=True)
     found = frame.mapInArrow(partial(_write, plan), "cluster_id string, file string").collect()
@@ -97,7 +96,7 @@ def selection_from(start: int) -> Selection:
 # In a task
 
 
-def _read_and_write(plan: Storing, pieces: Sequence[Piece]) -> list[Written]:
+def _read_and_write(plan: StorePlan, pieces: Sequence[Piece]) -> list[Written]:
     taken = _Task(plan)
     for piece in pieces:
         selection = selection_from(plan.starts.get(piece.origin.source, 0))
@@ -106,7 +105,7 @@ def _read_and_write(plan: Storing, pieces: Sequence[Piece]) -> list[Written]:
     return taken.writer.close()
 
 
-def _write(plan: Storing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write(plan: StorePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     taken = _Task(plan)
     for batch in batches:
         for (cluster_id, source), part in _by_source(batch):
@@ -129,7 +128,7 @@ def _by_source(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, str], pa.Reco
 class _Task:
     """Writes rows, except those that the lake already has."""
 
-    def __init__(self, plan: Storing) -> None:
+    def __init__(self, plan: StorePlan) -> None:
         self.writer = RowsWriter(plan.where / f"attempt-{uuid.uuid4()}", plan.commit)
         self._plan = plan
         self._known: tuple[str, Summary] | None = None

@@ -2,10 +2,10 @@
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, TypeAlias
+from functools import cache, partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.framing import FRAME_VERSION
+from quorate_protocol.records.generated import RECORD_CLASSES
 from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate import rows
-from pyspark_quorate.source.arrow import arrow_of, repeated
-from pyspark_quorate.source.columns import program_of
+from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
+from pyspark_quorate.source.columns import arrow_of, program_of, repeated, strings, strings_of
 from pyspark_quorate.source.framing import Records, frame_records, padded
-from pyspark_quorate.source.native_texts import make_texts, texts_of
 from pyspark_quorate.source.payload import (
     METADATA_NAMES,
     NO_OP,
@@ -29,7 +29,6 @@ from pyspark_quorate.source.payload import (
     decode_metadata,
 )
 from pyspark_quorate.source.runs import Batches, Integers, gather
-from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import Selection
 
 ARROW_SCHEMA: Final = to_arrow_schema(rows.SCHEMA, timezone="UTC")
@@ -41,6 +40,7 @@ _ALIKE_MIN: Final = 32
 """Fewer records of one type are faster to decode one by one."""
 _FRAME_BYTES: Final = 3
 _NO_OP_KEY: Final = next(key for key, name in METADATA_NAMES.items() if name == NO_OP)
+_NAMES: Final = [METADATA_NAMES.get(key, "") for key in range(max(METADATA_NAMES) + 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +177,8 @@ class RowReader:
         return self._wanted | self._selection.names if self._selection.wants_undecodable else self._wanted
 
     def _decode_natively(self, data: bytes, records: Records, gaps: list[Gap]) -> _Columns:
-        texts = texts_of(self._wanted, self._looked_into)
-        return make_texts(texts, data, records, partial(self._decode_one, data, records, gaps))
+        texts = _texts_of(self._wanted, self._looked_into)
+        return _make_texts(texts, data, records, partial(self._decode_one, data, records, gaps))
 
     def _decode_in_numpy(self, data: bytes, records: Records, gaps: list[Gap]) -> _Columns:
         window = padded(data)
@@ -311,3 +311,46 @@ def gap_rows(origin: Origin, gaps: Iterable[Gap]) -> Iterator[pa.RecordBatch]:
         columns = zip(zip(*lines, strict=True), ARROW_SCHEMA, strict=True)
         arrays = [pa.array(column, field.type) for column, field in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+# By the extension `quorate_native`
+
+
+@cache
+def _texts_of(wanted: frozenset[str], looked_into: frozenset[str]) -> Any:
+    """The native maker of texts. Records of names that are only looked into are tried, but give no texts."""
+    keys = []
+    for key, name in METADATA_NAMES.items():
+        programs = [program_of(key, version) for version in range(len(RECORD_CLASSES[key]))]
+        natives = [program and program.native for program in programs]
+        keys.append((key, name in wanted, natives if name in looked_into else None))
+    return extension.Texts(keys, None if NO_OP in wanted else _NO_OP_KEY)
+
+
+def _make_texts(
+    texts: Any, data: bytes, records: Records, single: Callable[[int], Decoded | None]
+) -> tuple[Integers, pa.Array, pa.Array, pa.StringArray]:
+    """Index, type, version and payload of the records that become rows.
+
+    `single` decodes a record, by its index, that is not usual.
+    """
+    singles: list[Decoded] = []
+
+    def text_of(index: int) -> str | None:
+        decoded = single(index)
+        if decoded is None:
+            return None
+        singles.append(decoded)
+        return decoded.payload
+
+    columns = (records.value_start, records.value_size, records.is_control)
+    text, ends, indices, numbers = texts.make(data, *(column.tobytes() for column in columns), text_of)
+    index, code = np.frombuffer(indices, np.int64), np.frombuffer(numbers, np.int64)
+    names, kind, version = _NAMES, code >> 8, (code & 0xFF).astype(np.int16)
+    if singles:
+        places = np.flatnonzero(code < 0)
+        kind[places] = np.arange(len(names), len(names) + len(singles))
+        version[places] = [decoded.version for decoded in singles]
+        names = [*names, *(decoded.name for decoded in singles)]
+    types = strings_of(names).take(arrow_of(kind, pa.int64()))
+    return index, types, arrow_of(version, pa.int16()), strings(text, np.frombuffer(ends, np.int32))
