@@ -1,4 +1,4 @@
-"""A lake on disk: its files, its single writer, and atomic commits (ADR 14).
+"""A lake on disk: its files, its single writer, and atomic commits (ADR 34).
 
     LAKE/<table>/_common_metadata                             the columns, for every reader
     LAKE/<table>/cluster_id=<id>/day=<YYYY-MM-DD>/*.parquet
