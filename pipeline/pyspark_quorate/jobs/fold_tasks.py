@@ -68,14 +68,14 @@ def fold(spark: SparkSession, plan: FoldPlan, clusters: Iterable[str]) -> None:
 def fold_cluster(plan: FoldPlan, cluster_id: str) -> None:
     """Write the tables of one cluster, in a task."""
     stored = StoredRows(plan.rows / folder_name(cluster_id))
-    folding = _Folding(plan, cluster_id, ClusterFold(evidence_of(stored.summary()), plan.tables))
-    folding.take(valid_gaps(stored.gaps(), plan.reads))
+    tables = _ClusterTables(plan, cluster_id, ClusterFold(evidence_of(stored.summary()), plan.tables))
+    tables.add(valid_gaps(stored.gaps(), plan.reads))
     for batch in stored.records():
-        folding.take(batch)
-    folding.finish()
+        tables.add(batch)
+    tables.finish()
 
 
-class _Folding:
+class _ClusterTables:
     """The fold of one cluster, and the files of its tables."""
 
     def __init__(self, plan: FoldPlan, cluster_id: str, fold: ClusterFold) -> None:
@@ -89,9 +89,9 @@ class _Folding:
         self._records: list[pa.RecordBatch] = []
         self._files = 0
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Fold the next rows."""
-        records = self._fold.take(batch)
+        records = self._fold.fold(batch)
         if self._stored is not None and len(records):
             self._records.append(records)
         self._drain()
@@ -157,7 +157,8 @@ def write_table(table: Table, found: list[Row], where: Path, file: str) -> None:
         except TypeError:  # there are nulls
             some.sort(key=lambda row: [_sortable(row[at]) for at in key])
         columns = [
-            pa.array(values, one.type) for values, one in zip(zip(*some, strict=True), schema, strict=True)
+            pa.array(values, column.type)
+            for values, column in zip(zip(*some, strict=True), schema, strict=True)
         ]
         _write(pa.Table.from_arrays(columns, schema=schema), where, number, file)
 

@@ -130,7 +130,7 @@ def _state(state: State, places: Sequence[Place], clusters: set[str]) -> State:
     reads = dict(state.reads)
     files = dict(state.files)
     for place in places:
-        reads[place.address] = remembered(reads.get(place.address, ()), commit, place.start)
+        reads[place.address] = with_read(reads.get(place.address, ()), commit, place.start)
         files |= place.files
     return replace(
         state, files=files, reads=reads, clusters={**state.clusters, **dict.fromkeys(clusters, commit)}
@@ -162,17 +162,17 @@ def find_places(
                 f"source {source}: no metadata log below it: no directory __cluster_metadata-0, "
                 "and no file like 00000000000000000000.log"
             )
-        for one in found:
-            if one.address in seen:
+        for directory in found:
+            if directory.address in seen:
                 continue
-            seen.add(one.address)
-            place = _news(root, one, known)
+            seen.add(directory.address)
+            place = _news(root, directory, known)
             if place is not None:
-                places[one.address] = place
+                places[directory.address] = place
     return [places[address] for address in sorted(places)], len(seen)
 
 
-def remembered(reads: Sequence[Read], commit: int, start: int) -> list[Read]:
+def with_read(reads: Sequence[Read], commit: int, start: int) -> list[Read]:
     """The reads of a directory plus a new one, without those that it covers."""
     return [*(read for read in reads if read.start < start), Read(commit, start)]
 

@@ -65,7 +65,7 @@ class Lake:
 
     @classmethod
     def open(cls, location: str) -> Self:
-        """Open the lake at a path for reading. Raises LakeError if there is none."""
+        """Open the lake at a path for reading. Raises LakeError if the path is not a lake."""
         path = _directory(location)
         file = path / STATE
         if not file.exists():
@@ -125,7 +125,7 @@ class Lake:
         entry = {
             "place": [list(pair) for pair in change.place],
             "remove": list(change.remove),
-            "deltas": [[one.table, one.staged, list(one.clusters)] for one in change.deltas],
+            "deltas": [[write.table, write.staged, list(write.clusters)] for write in change.deltas],
             "state": following.as_json(),
         }
         _write_json(self.path / COMMIT, entry)
@@ -218,7 +218,7 @@ def _read_commit(file: Path) -> tuple[Change, State]:
         change = Change(
             place=[(str(staged), str(place)) for staged, place in entry["place"]],
             remove=[str(place) for place in entry["remove"]],
-            deltas=[DeltaWrite(*one) for one in entry["deltas"]],
+            deltas=[DeltaWrite(*fields) for fields in entry["deltas"]],
         )
         return change, State.from_json(entry["state"], str(file.parent.parent))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

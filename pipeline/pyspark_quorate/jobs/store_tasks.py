@@ -1,7 +1,7 @@
 """Stores rows in a lake: Spark distributes what is read, and its Python workers read it and write the files.
 
 A task writes into a folder of its own and returns its files. If Spark runs a task more than once, only the files of
-the attempt whose result it takes become part of the lake.
+the attempt whose result it uses become part of the lake.
 """
 
 import uuid
@@ -62,7 +62,7 @@ def store_plan(lake: Lake, again: Collection[str] = (), starts: Mapping[str, int
 def store_pieces(spark: SparkSession, plan: StorePlan, pieces: Sequence[Piece]) -> list[Written]:
     """Read pieces of the sources and write their rows to staging, in one job of Spark. Returns the files."""
     cores = spark.sparkContext.defaultParallelism
-    share_bytes = sum(one.cost_bytes for one in pieces) // cores + 1
+    share_bytes = sum(piece.cost_bytes for piece in pieces) // cores + 1
     limit_bytes = max(TASK_BYTES_MIN, min(TASK_BYTES_MAX, share_bytes))
     tasks = pack((part for piece in pieces for part in cut_large(piece, TASK_BYTES_MAX)), limit_bytes)
     if not tasks:
@@ -97,20 +97,20 @@ def selection_from(start: int) -> Selection:
 
 
 def _read_and_write(plan: StorePlan, pieces: Sequence[Piece]) -> list[Written]:
-    taken = _Task(plan)
+    task = _Task(plan)
     for piece in pieces:
         selection = selection_from(plan.starts.get(piece.origin.source, 0))
         for batch in read_piece(piece, selection):
-            taken.add(piece.origin.cluster_id, piece.origin.source, batch)
-    return taken.writer.close()
+            task.add(piece.origin.cluster_id, piece.origin.source, batch)
+    return task.writer.close()
 
 
 def _write(plan: StorePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    taken = _Task(plan)
+    task = _Task(plan)
     for batch in batches:
         for (cluster_id, source), part in _by_source(batch):
-            taken.add(cluster_id, source, part)
-    files = taken.writer.close()
+            task.add(cluster_id, source, part)
+    files = task.writer.close()
     columns = [pa.array([file[place] for file in files], pa.string()) for place in (0, 1)]
     yield pa.RecordBatch.from_arrays(columns, names=["cluster_id", "file"])
 

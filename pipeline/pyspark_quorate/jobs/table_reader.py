@@ -59,9 +59,9 @@ def _dataset(lake: Lake, name: str, *, is_counted: bool = False) -> Any:
         return None
     schema = pq.read_schema(table / "_common_metadata")
     variants = [
-        one.name
-        for one in schema
-        if pa.types.is_struct(one.type) and {"metadata", "value"} <= {part.name for part in one.type}
+        column.name
+        for column in schema
+        if pa.types.is_struct(column.type) and {"metadata", "value"} <= {part.name for part in column.type}
     ]
     if variants and not is_counted:
         raise LakeError(
@@ -84,7 +84,7 @@ def as_json(value: Any) -> Any:
         case bytes():
             return value.hex()
         case dict():
-            return {key: as_json(one) for key, one in value.items()}
+            return {key: as_json(item) for key, item in value.items()}
         case list() | tuple():
-            return [as_json(one) for one in value]
+            return [as_json(item) for item in value]
     return value

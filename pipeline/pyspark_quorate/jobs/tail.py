@@ -62,12 +62,12 @@ def follow(
         LakeError: if the query fails, for example because the quorum can't be followed.
     """
     register(spark)
-    taker = _Taker(lake, followed)
+    batch_writer = _BatchWriter(lake, followed)
     reader = spark.readStream.format("quorate").option("noOps", "true")
     reader = reader.option("bootstrapControllers", followed.bootstrap_controllers)
     if followed.command_config is not None:
         reader = reader.option("configFile", str(followed.command_config.absolute()))
-    writer = reader.load().writeStream.foreachBatch(taker.take)
+    writer = reader.load().writeStream.foreachBatch(batch_writer.add)
     writer = writer.option("checkpointLocation", str(lake.stream(followed.name)))
     writer = (
         writer.trigger(availableNow=True)
@@ -81,16 +81,16 @@ def follow(
         while not (query.awaitTermination(WAIT_S) or is_stopped()):
             begun_s = time.monotonic()
             if begun_s >= due_s:
-                with taker.pausing:
+                with batch_writer.pausing:
                     table_build.build(spark, lake, tables, steps)
                 due_s = next_build_s(begun_s, time.monotonic(), refresh_s)
     except StreamingQueryException as error:
         raise LakeError(f"following {followed.bootstrap_controllers} ended: {_reason(error)}") from error
     finally:
         query.stop()
-    with taker.pausing:
+    with batch_writer.pausing:
         table_build.build(spark, lake, tables, steps)
-    return taker.batches
+    return batch_writer.batches
 
 
 def next_build_s(begun_s: float, ended_s: float, refresh_s: float) -> float:
@@ -99,7 +99,7 @@ def next_build_s(begun_s: float, ended_s: float, refresh_s: float) -> float:
     return ended_s + max(refresh_s, took_s / BUILDING_SHARE_MAX - took_s)
 
 
-class _Taker:
+class _BatchWriter:
     """Adds batches to the lake, in Spark's thread, except while `pausing` is held."""
 
     def __init__(self, lake: Lake, followed: Followed) -> None:
@@ -114,7 +114,7 @@ class _Taker:
             streams = {name: number for name, number in lake.state.streams.items() if name != self._name}
             lake.state = replace(lake.state, streams=streams)
 
-    def take(self, batch: DataFrame, number: int) -> None:
+    def add(self, batch: DataFrame, number: int) -> None:
         """Add one batch; `number` is Spark's."""
         with self.pausing:
             lake = self._lake
@@ -124,7 +124,10 @@ class _Taker:
             commit = lake.state.commit + 1
             state = replace(
                 lake.state,
-                clusters={**lake.state.clusters, **dict.fromkeys((one for one, _ in files), commit)},
+                clusters={
+                    **lake.state.clusters,
+                    **dict.fromkeys((cluster_id for cluster_id, _ in files), commit),
+                },
                 streams={**lake.state.streams, self._name: number},
             )
             lake.commit(Change(place=store_tasks.staged_moves(lake, files)), state)

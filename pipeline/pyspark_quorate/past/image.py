@@ -39,7 +39,7 @@ def read_history(lake: Lake, cluster_id: str) -> Iterator[Line]:
     stored = StoredRows(lake.rows / folder_name(cluster_id))
     timeline = Timeline(evidence_of(stored.summary()))
     for batch in stored.records():
-        yield from timeline.take(batch).lines
+        yield from timeline.choose(batch).lines
     yield from timeline.finish()
 
 

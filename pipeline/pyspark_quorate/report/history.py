@@ -80,7 +80,7 @@ def collect(
         )
     if since is not None and until is not None and since >= until:
         raise LakeError(f"--since {since:%Y-%m-%dT%H:%M:%S} is not before --until {until:%Y-%m-%dT%H:%M:%S}")
-    return [_history(lake, one, since, until) for one in chosen]
+    return [_history(lake, chosen_id, since, until) for chosen_id in chosen]
 
 
 def _history(lake: Lake, cluster_id: str, since: datetime | None, until: datetime | None) -> History:

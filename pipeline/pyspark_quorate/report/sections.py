@@ -150,7 +150,10 @@ def fencing(history: History) -> Section:
         finding = f"None of {counted(len({row['broker_id'] for row in rows}), 'broker')} went out of service."
     else:
         worst = [broker for broker, _ in flaps.most_common(NAMES_SHOWN)]
-        named = [f"broker {one} ({_times_word(flaps[one])}, {in_words(fenced[one])} fenced)" for one in worst]
+        named = [
+            f"broker {broker} ({_times_word(flaps[broker])}, {in_words(fenced[broker])} fenced)"
+            for broker in worst
+        ]
         more = len(flaps) - len(named)
         finding = f"Went out of service: {', '.join(named)}{f' and {more} more' if more else ''}."
     return Section(

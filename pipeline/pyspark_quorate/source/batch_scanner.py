@@ -24,7 +24,7 @@ from quorate_protocol.records.batch import (
 from quorate_protocol.records.checksum import crc32c
 
 from pyspark_quorate.rows import CORRUPT_BATCH, MISSING_OFFSETS, TORN_TAIL
-from pyspark_quorate.source.runs import BATCH_SIZE_BYTES_MAX, Batch, Batches, take_usual
+from pyspark_quorate.source.runs import BATCH_SIZE_BYTES_MAX, Batch, Batches, read_usual_batches
 
 _OFFSET_LENGTH_EPOCH: Final = header_struct(slice(3))
 _RUN_MIN, _RUN_MAX = 8, 4096
@@ -81,7 +81,7 @@ class BatchScanner:
                 at, is_found = self._resynchronise(data, at, found, is_end=is_end)
                 if not is_found:
                     break
-            at = self._take_run(data, at, found)
+            at = self._read_run(data, at, found)
             fault = self._check(data, at, found, is_end=is_end) if at < len(data) else at
             if isinstance(fault, int):
                 if fault == at:
@@ -98,11 +98,13 @@ class BatchScanner:
             consumed_bytes=at,
         )
 
-    def _take_run(self, data: bytes, at: int, found: list[Batch | Batches | Gap]) -> int:
-        """Takes batches that are exactly as expected, which needs no look at later ones."""
+    def _read_run(self, data: bytes, at: int, found: list[Batch | Batches | Gap]) -> int:
+        """Reads batches that are exactly as expected, which needs no later ones."""
         while self._next_offset is not None:
             asked = self._run_max
-            run = take_usual(data, at, next_offset=self._next_offset, epoch=self._epoch, count_max=asked)
+            run = read_usual_batches(
+                data, at, next_offset=self._next_offset, epoch=self._epoch, count_max=asked
+            )
             if len(run):
                 found.append(run)
                 last = run[-1]
@@ -115,7 +117,7 @@ class BatchScanner:
     def _check(
         self, data: bytes, at: int, found: list[Batch | Batches | Gap], *, is_end: bool
     ) -> int | tuple[str, bool]:
-        """Takes the batch at `at`. Returns the position of the next one, `at` if bytes are missing, or the fault."""
+        """Reads the batch at `at`. Returns the position of the next one, `at` if bytes are missing, or the fault."""
         left = len(data) - at
         if left < HEADER_SIZE_BYTES:
             return (f"a batch is truncated: {left} bytes", True) if is_end else at
@@ -149,7 +151,7 @@ class BatchScanner:
             return at
         following = _peek(data, end)
         if following is not None and following.epoch < batch.epoch and self._epoch < batch.epoch:
-            # One of the two has a wrong epoch. The batch after them decides which.
+            # Either epoch is wrong. The batch after them decides which.
             behind = end + following.size_bytes
             if len(data) - behind <= MAGIC_POSITION and not is_end:
                 return at

@@ -59,21 +59,21 @@ class Cursor:
         self.end = end
         self.is_usual: Mask = np.ones(len(at), np.bool_)
 
-    def take(self, width: int) -> NDArray[np.uint8]:
+    def read(self, width: int) -> NDArray[np.uint8]:
         """The next `width` bytes of each record, as rows of an array."""
-        taken = gather(self.window, self.at, width)
+        found = gather(self.window, self.at, width)
         self.skip(width)
-        return taken
+        return found
 
-    def take_varint(self) -> Integers:
+    def read_varint(self) -> Integers:
         """An unsigned varint of each record."""
         value, self.at = read_unsigned_varints(self.window, self.at)
         self.skip(0)
         return value
 
-    def take_length(self, width: int, *, is_nullable: bool) -> tuple[Integers, Mask | None]:
+    def read_length(self, width: int, *, is_nullable: bool) -> tuple[Integers, Mask | None]:
         """A compact length of each record, and a mask of nulls if any; lengths that do not fit are unusual, and 0."""
-        length = self.take_varint() - 1
+        length = self.read_varint() - 1
         is_null = length == -1
         is_bad = (length < 0) & ~is_null if is_nullable else length < 0
         is_bad |= length > (self.end - self.at) // width
@@ -112,7 +112,7 @@ def _number_reader(kafka_type: str) -> Reader:
     dtype = np.dtype(_DTYPES[kafka_type])
 
     def read(cursor: Cursor) -> list[Text]:
-        return [_numbers(cursor.take(dtype.itemsize), dtype)]
+        return [_numbers(cursor.read(dtype.itemsize), dtype)]
 
     return read
 
@@ -123,11 +123,11 @@ def _numbers(taken: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> pa.String
 
 
 def _read_boolean(cursor: Cursor) -> list[Text]:
-    return [_BOOLEANS.take(pa.array((cursor.take(1).ravel() != 0).astype(np.int8)))]
+    return [_BOOLEANS.take(pa.array((cursor.read(1).ravel() != 0).astype(np.int8)))]
 
 
 def _read_uuid(cursor: Cursor) -> list[Text]:
-    return ['"', _uuids(cursor.take(_UUID_BYTES)), '"']
+    return ['"', _uuids(cursor.read(_UUID_BYTES)), '"']
 
 
 def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
@@ -142,7 +142,7 @@ def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
 
 def _string_reader(*, is_nullable: bool) -> Reader:
     def read(cursor: Cursor) -> list[Text]:
-        length, is_null = cursor.take_length(1, is_nullable=is_nullable)
+        length, is_null = cursor.read_length(1, is_nullable=is_nullable)
         data, offsets = _gather_runs(cursor.window, cursor.at, length)
         cursor.skip(length)
         is_special = (data < _SPACE) | (data >= _DELETE) | (data == _QUOTE) | (data == _BACKSLASH)
@@ -163,7 +163,7 @@ def _array_reader(field: FieldSchema) -> Reader:
     opening, comma, closing = ('["', '","', '"]') if is_uuid else ("[", ",", "]")
 
     def read(cursor: Cursor) -> list[Text]:
-        length, is_null = cursor.take_length(width, is_nullable=field.is_nullable)
+        length, is_null = cursor.read_length(width, is_nullable=field.is_nullable)
         offsets = _offsets(length)
         starts = np.repeat(cursor.at, length) + width * (
             np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)
@@ -220,7 +220,7 @@ def _read_tagged(cursor: Cursor, remaining: Integers, tag: int, read: Reader, ab
     if not len(has):
         return [absent]
     inner = Cursor(cursor.window, cursor.limit, cursor.at[has] + 1, cursor.end[has])
-    size = inner.take_varint()
+    size = inner.read_varint()
     inner.is_usual &= size <= inner.end - inner.at
     inner.end = np.minimum(inner.at + size, inner.end)
     parts = read(inner)
@@ -253,7 +253,7 @@ class Program:
         """The JSON of the records at `start` to `end` of the window, and a mask of those for which it is valid."""
         cursor = Cursor(window, limit, start, end)
         found: dict[str, list[Text]] = {name: read(cursor) for name, read in self.untagged}
-        remaining = cursor.take_varint()
+        remaining = cursor.read_varint()
         for name, tag, read, absent in self.tagged:
             found[name] = _read_tagged(cursor, remaining, tag, read, absent)
         is_usual: Mask = cursor.is_usual & (cursor.at == end) & (remaining == 0)

@@ -129,7 +129,7 @@ def lowered(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_known(options: Mapping[str, str], names: Sequence[str], prefix: str | None = None) -> None:
-    """Refuse a name that is none of these, in any case, and does not begin with `prefix`. Raises OptionError."""
+    """Reject a name that is unknown, in any case, and does not begin with `prefix`. Raises OptionError."""
     known = {name.lower() for name in names}
     for name in sorted(options.keys() - known):
         if prefix is None or not name.startswith(prefix):

@@ -2,7 +2,7 @@
 
 :mod:`pyspark_quorate.source.stream_options` has the options. On the driver, Spark requests the end of the next
 micro-batch and stores it; an executor reads the micro-batch, with the same result after a failure, whichever
-controller leads then. :mod:`pyspark_quorate.source.follow` tells what is read if the log no longer has it.
+controller leads then. :mod:`pyspark_quorate.source.follow` describes what is read if the log no longer has it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -139,8 +139,8 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             end = self._planner.end_after(begin.mark, self._limit(limit))
         except HistoryLostError as lost:
-            anew = StreamOffset(cluster_id=begin.cluster_id, mark=_BEGINNING, parted_at=lost.leader_end)
-            return anew.to_json()
+            recreated = StreamOffset(cluster_id=begin.cluster_id, mark=_BEGINNING, parted_at=lost.leader_end)
+            return recreated.to_json()
         return start if end == begin.mark else StreamOffset(cluster_id=begin.cluster_id, mark=end).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

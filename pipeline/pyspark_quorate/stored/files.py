@@ -30,9 +30,9 @@ ORDER: Final = (
 )
 """The order of rows other than gaps: a snapshot is before the record at its offset, and copies are side by side."""
 FOLDED_SCHEMA: Final = pa.schema(
-    [pa.field(one.name, pa.int64()) if one.name == "time" else one for one in ARROW_SCHEMA]
+    [pa.field(field.name, pa.int64()) if field.name == "time" else field for field in ARROW_SCHEMA]
 )
-"""The columns as summaries and the fold want them: with times as microseconds since 1970."""
+"""The columns as summaries and the fold read them: with times as microseconds since 1970."""
 GROUP_ROWS: Final = 1 << 14
 """The number of rows that a reader of a file has in memory at once, and the writer."""
 FOOTER: Final = b"quorate.rows"
@@ -80,7 +80,8 @@ _ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f")
 def folder_name(cluster_id: str) -> str:
     """The name of a cluster's folder, as Spark writes it (ExternalCatalogUtils.escapePathName)."""
     return FOLDER + "".join(
-        f"%{ord(one):02X}" if one in _ESCAPED or ord(one) < ord(" ") else one for one in cluster_id
+        f"%{ord(letter):02X}" if letter in _ESCAPED or ord(letter) < ord(" ") else letter
+        for letter in cluster_id
     )
 
 

@@ -59,22 +59,22 @@ class StoredRows:
         pending = sorted(
             (
                 (first, number)
-                for number, one in enumerate(self._files)
-                if (first := one.first_offset) is not None
+                for number, file in enumerate(self._files)
+                if (first := file.first_offset) is not None
             ),
             reverse=True,
         )
-        open_ones: list[_Cursor] = []
-        while pending or open_ones:
-            heads = [one.head for one in open_ones]
+        cursors: list[_Cursor] = []
+        while pending or cursors:
+            heads = [cursor.head for cursor in cursors]
             if pending and (not heads or pending[-1][0] <= min(heads)[0]):
-                open_ones.append(_Cursor(self._files[pending.pop()[1]].batches()))
+                cursors.append(_Cursor(self._files[pending.pop()[1]].batches()))
                 continue
-            limits = [one.limit for one in open_ones if one.limit is not None]
+            limits = [cursor.limit for cursor in cursors if cursor.limit is not None]
             limits += [(pending[-1][0],)] if pending else []
             bound = min(limits, default=None)
-            parts = [one.take(bound) for one in open_ones]
-            open_ones = [one for one in open_ones if not one.is_done]
+            parts = [cursor.rows_until(bound) for cursor in cursors]
+            cursors = [cursor for cursor in cursors if not cursor.is_done]
             yield from _merged([part for part in parts if len(part)])
 
 
@@ -98,7 +98,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 class _Cursor:
-    """The place in a file up to which its rows were taken."""
+    """The place in a file up to which its rows were merged."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -107,7 +107,7 @@ class _Cursor:
 
     @property
     def is_done(self) -> bool:
-        """Whether all rows were taken."""
+        """Whether all rows were merged."""
         return not len(self._batch)
 
     @property
@@ -120,15 +120,15 @@ class _Cursor:
         """The place of the last row in memory; None if the file has no others."""
         return None if self._following is None else key_of(self._batch, -1)
 
-    def take(self, bound: Key | None) -> pa.RecordBatch:
-        """Take the rows in memory up to and including this place; None: all."""
+    def rows_until(self, bound: Key | None) -> pa.RecordBatch:
+        """Remove and return the rows in memory up to and including this place; None: all."""
         count = len(self._batch)
         if bound is not None:
             count = _bisect(self._batch, bound)
-        taken, self._batch = self._batch.slice(0, count), self._batch.slice(count)
+        removed, self._batch = self._batch.slice(0, count), self._batch.slice(count)
         if not len(self._batch) and self._following is not None:
             self._batch, self._following = self._following, next(self._batches, None)
-        return taken
+        return removed
 
 
 def _bisect(batch: pa.RecordBatch, bound: Key) -> int:

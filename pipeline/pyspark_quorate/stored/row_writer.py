@@ -46,7 +46,7 @@ class RowsWriter:
             return
         is_gap = pc.equal(batch.column("kind"), rows.GAP)
         records = in_order(batch.filter(pc.invert(is_gap)))
-        if self._file is None or not self._file.takes(cluster_id, records):
+        if self._file is None or not self._file.accepts(cluster_id, records):
             self._close_file()
             path = self._where / folder_name(cluster_id) / f"{len(self._written):05d}.parquet"
             self._file = _File(path, cluster_id)
@@ -71,13 +71,16 @@ class RowsWriter:
             commits = batch.column(COMMIT)
         columns = [batch.column(name) for name in ARROW_SCHEMA.names if name != COMMIT]
         return pa.RecordBatch.from_arrays(
-            [one.cast(field.type) for one, field in zip([*columns, commits], ARROW_SCHEMA, strict=True)],
+            [
+                column.cast(field.type)
+                for column, field in zip([*columns, commits], ARROW_SCHEMA, strict=True)
+            ],
             schema=ARROW_SCHEMA,
         )
 
 
 class _File:
-    """A file that is being written. Gaps are kept until the end."""
+    """A file that is being written. Gaps are written at the end."""
 
     def __init__(self, path: Path, cluster_id: str) -> None:
         self.summary = Summary()
@@ -91,7 +94,7 @@ class _File:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._writer = pq.ParquetWriter(path, ARROW_SCHEMA, compression="zstd")
 
-    def takes(self, cluster_id: str, records: pa.RecordBatch) -> bool:
+    def accepts(self, cluster_id: str, records: pa.RecordBatch) -> bool:
         """Whether these rows may follow the last ones."""
         if cluster_id != self._cluster_id or self._rows + len(records) > FILE_ROWS_MAX:
             return False

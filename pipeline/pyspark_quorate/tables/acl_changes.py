@@ -9,7 +9,7 @@ from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, Patter
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, KeyedFold, Life, State, boundaries
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval, KeyedFold, State, boundaries
 from pyspark_quorate.tables.lines import Fields, Line
 
 SCHEMA: Final = schema(
@@ -43,17 +43,17 @@ class AclChanges(KeyedFold):
     TYPES = (_ADD, _REMOVE)
 
     def step(self, line: Line) -> None:
-        """Take a record that adds or removes an entry."""
+        """Apply a record that adds or removes an entry."""
         state = _entry(line.fields) if line.type == _ADD else None
-        self.lives.tell((line.fields["id"],), state, line)
+        self.intervals.set_state((line.fields["id"],), state, line)
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
         """Add a row for the start of an interval, and one for its end."""
-        for boundary in boundaries(life, previous, is_followed):
+        for boundary in boundaries(interval, previous, is_followed):
             for change, entry in (("removed", boundary.before), ("added", boundary.after)):
                 if entry is not None:
                     self.rows.append(
-                        (boundary.time_us, boundary.offset, change, *life.key, *entry, boundary.exact)
+                        (boundary.time_us, boundary.offset, change, *interval.key, *entry, boundary.exact)
                     )
 
 
@@ -81,7 +81,7 @@ def _names(kind: type[IntEnum]) -> dict[int, str]:
 TABLE: Final = Table(
     name="acl_changes",
     fold=AclChanges,
-    doc="Access control entries added and removed. Kafka does not record by whom.",
+    doc="Access control entries added and removed. Kafka does not record which principal made a change.",
     schema=SCHEMA,
     key=("cluster_id", "acl_id", "offset", "change"),
 )

@@ -1,8 +1,8 @@
 """The contract of a table: its name, its columns, and the part of the fold that makes its rows.
 
-One fold over a cluster's timeline makes all tables of the cluster. Each part of the fold takes the lines of the
+One fold over a cluster's timeline makes all tables of the cluster. Each part of the fold applies the lines of the
 record types that it names, keeps what its open rows need, and appends rows when they are complete. A part may need
-other parts, which take each line before it does. Several tables may share a part.
+other parts, which apply each line before it does. Several tables may share a part.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.types import StructType
 
-from pyspark_quorate.tables.lines import Breaks, Line
+from pyspark_quorate.tables.lines import GapEnds, Line
 
 if TYPE_CHECKING:
     from pyspark_quorate.tables.evidence import Evidence
@@ -25,14 +25,14 @@ class Cluster:
     """The data that all parts of the fold of one cluster share."""
 
     evidence: "Evidence"
-    breaks: Breaks
+    gap_ends: GapEnds
 
 
 class Fold:
     """A part of the fold: the state of one table, or one that several tables share. Pure: no session, no clock."""
 
     TYPES: ClassVar[tuple[str, ...]] = ()
-    """The record types whose lines `step` takes."""
+    """The record types whose lines `step` applies."""
     NEEDS: ClassVar[tuple[type["Fold"], ...]] = ()
     """The parts that this one needs. They are passed to the constructor after the cluster."""
 
@@ -42,10 +42,10 @@ class Fold:
         """The complete rows that were not drained yet."""
 
     def step(self, line: Line) -> None:
-        """Take the next line of one of the types."""
+        """Apply the next line of one of the types."""
 
     def step_epoch(self, line: Line) -> None:
-        """Take the first line of an epoch in the log, whatever its type."""
+        """Apply the first line of an epoch in the log, whatever its type."""
 
     def gap(self, offset: int) -> None:
         """Offsets are missing right before this one."""

@@ -8,7 +8,7 @@ from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, KeyedFold, Life
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
 from pyspark_quorate.tables.lines import Fields, Line
 
 ADDRESS: Final = (
@@ -58,25 +58,25 @@ class Registrations(KeyedFold):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self.ended: list[Life] = []
+        self.ended: list[Interval] = []
         """The intervals that have ended. After `finish`, also those that were still open."""
 
     def step(self, line: Line) -> None:
-        """Take a record that registers or unregisters a node."""
+        """Apply a record that registers or unregisters a node."""
         fields = line.fields
         state = None
         if line.type == self.ROLE.register:
             features = sorted(
-                (one["name"], one["minSupportedVersion"], one["maxSupportedVersion"])
-                for one in fields["features"]
+                (feature["name"], feature["minSupportedVersion"], feature["maxSupportedVersion"])
+                for feature in fields["features"]
             )
             ready = fields.get("zkMigrationReady")
             state = (fields["incarnationId"], endpoints_of(fields), tuple(features), ready)
-        self.lives.tell((fields[self.ROLE.node_id],), state, line)
+        self.intervals.set_state((fields[self.ROLE.node_id],), state, line)
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """Keep the interval in `ended`."""
-        self.ended.append(life)
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
+        """Add the interval to `ended`."""
+        self.ended.append(interval)
 
 
 class BrokerRegistrations(Registrations):
@@ -98,8 +98,13 @@ def endpoints_of(fields: Fields) -> tuple[tuple[Any, ...], ...]:
     protocols = {int(protocol): protocol.name for protocol in SecurityProtocol}
     return tuple(
         sorted(
-            (one["name"], one["host"], one["port"], protocols.get(one["securityProtocol"]))
-            for one in fields["endPoints"]
+            (
+                endpoint["name"],
+                endpoint["host"],
+                endpoint["port"],
+                protocols.get(endpoint["securityProtocol"]),
+            )
+            for endpoint in fields["endPoints"]
         )
     )
 
@@ -128,7 +133,9 @@ class RegisteredControllers(Fold):
 
     def finish(self) -> None:
         """Add all rows."""
-        self.rows.extend((*life.key, *life.state, *life.span) for life in self._controllers.ended)
+        self.rows.extend(
+            (*interval.key, *interval.state, *interval.span) for interval in self._controllers.ended
+        )
 
 
 TABLE: Final = Table(

@@ -63,9 +63,9 @@ class Evidence:
     copies: dict[tuple[int, int], str] = field(default_factory=dict)
     """(offset, epoch) of each snapshot -> the file whose copy is stored."""
 
-    def held(self, offset: int) -> Stretch | None:
+    def stretch_at(self, offset: int) -> Stretch | None:
         """The last stretch that begins at or before this offset. It may also end before the offset."""
-        at = bisect_right(self.stretches, offset, key=lambda one: one.first)
+        at = bisect_right(self.stretches, offset, key=lambda stretch: stretch.first)
         return self.stretches[at - 1] if at else None
 
 
@@ -137,7 +137,7 @@ def _priors(spans: list[Span], first_of: dict[int, int]) -> dict[int, int]:
 def _right_before(group: list[Span]) -> Iterator[tuple[Span, int]]:
     """Yields each span that directly follows a span of an earlier epoch, and that epoch."""
     latest: tuple[int, int] | None = None
-    for span in sorted(group, key=lambda one: (one.first, one.epoch)):
+    for span in sorted(group, key=lambda span: (span.first, span.epoch)):
         if latest is not None and latest[0] == span.first - 1 and latest[1] < span.epoch:
             yield span, latest[1]
         latest = max((span.last, span.epoch), latest or (span.last, span.epoch))
@@ -169,7 +169,7 @@ def _lost(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Itera
 
 def _stored_copies(summary: Summary) -> dict[tuple[int, int], str]:
     """Choose the copy of each snapshot to store: a complete one if there is one."""
-    ordered = sorted(summary.copies, key=lambda one: (not summary.is_complete(one), one.source))
+    ordered = sorted(summary.copies, key=lambda copy: (not summary.is_complete(copy), copy.source))
     chosen: dict[tuple[int, int], str] = {}
     for copy in ordered:
         chosen.setdefault((copy.offset, copy.epoch), copy.source)
@@ -183,19 +183,19 @@ def _bridges(summary: Summary, stretches: list[Stretch]) -> Iterator[Bridge]:
     the same state in different orders, so copies are never mixed. The snapshot at offset 0 is left out: it is from
     formatting the directory, and the first leader appends the same records to the log.
     """
-    complete = [one for one in summary.copies if one.offset > 0 and summary.is_complete(one)]
+    complete = [copy for copy in summary.copies if copy.offset > 0 and summary.is_complete(copy)]
     chosen: dict[int, Copy] = {}
-    for copy in sorted(complete, key=lambda one: (one.offset, -one.epoch, one.source)):
+    for copy in sorted(complete, key=lambda copy: (copy.offset, -copy.epoch, copy.source)):
         chosen.setdefault(copy.offset, copy)
     reported: set[int] = set()
     for offset, copy in chosen.items():
-        at = bisect_right(stretches, offset, key=lambda one: one.first)
+        at = bisect_right(stretches, offset, key=lambda stretch: stretch.first)
         within = stretches[at - 1] if at and stretches[at - 1].end >= offset else None
         if within is not None and (within.first == 0 or within.first in reported):
             continue
         if within is not None:
             reported.add(within.first)
-        times = [one.time_us for one in summary.copies[copy] if one.time_us is not None]
+        times = [stretch.time_us for stretch in summary.copies[copy] if stretch.time_us is not None]
         after_gap = within is None or within.first == offset
         yield Bridge(copy, summary.size_of(copy), max(times, default=None), after_gap)
 
@@ -206,23 +206,23 @@ def _runs(stretches: list[Stretch], bridges: list[Bridge]) -> list[Run]:
     ]
     begins += [Run(bridge.copy.offset, bridge.time_us, bridge.after_gap, is_based=True) for bridge in bridges]
     runs: list[Run] = []
-    for one in sorted(begins, key=lambda each: each.first):
-        if runs and runs[-1].first == one.first:
+    for run in sorted(begins, key=lambda run: run.first):
+        if runs and runs[-1].first == run.first:
             before = runs[-1]
-            times = [time_us for time_us in (before.time_us, one.time_us) if time_us is not None]
+            times = [time_us for time_us in (before.time_us, run.time_us) if time_us is not None]
             runs[-1] = Run(
-                one.first,
+                run.first,
                 max(times, default=None),
-                before.after_gap or one.after_gap,
-                before.is_based or one.is_based,
+                before.after_gap or run.after_gap,
+                before.is_based or run.is_based,
             )
         else:
-            runs.append(one)
+            runs.append(run)
     earlier: int | None = None
-    for at, one in enumerate(runs):
-        later = next((each.time_us for each in runs[at:] if each.time_us is not None), None)
-        earlier = one.time_us if one.time_us is not None else earlier
-        runs[at] = one._replace(time_us=later if later is not None else earlier)
+    for at, run in enumerate(runs):
+        later = next((following.time_us for following in runs[at:] if following.time_us is not None), None)
+        earlier = run.time_us if run.time_us is not None else earlier
+        runs[at] = run._replace(time_us=later if later is not None else earlier)
     return runs
 
 
@@ -237,7 +237,7 @@ def _void_transactions(
     for offset, epoch, kind in sorted(summary.brackets):
         until = epochs.get(epoch, 0)
         if until is None or offset < until:
-            number = bisect_right(runs, offset, key=lambda one: one.first) - 1
+            number = bisect_right(runs, offset, key=lambda run: run.first) - 1
             of_run.setdefault(number, []).append((offset, kind))
     for number, brackets in of_run.items():
         end = runs[number + 1].first if number + 1 < len(runs) else None

@@ -36,7 +36,7 @@ class Line(NamedTuple):
         return self.offset - self.is_snapshot
 
 
-class Breaks:
+class GapEnds:
     """The ends of gaps up to the current line. A gap that a snapshot bridges ends at the snapshot's place."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from pyspark_quorate.tables.controller_registrations import (
     BrokerRegistrations,
     ControllerRegistrations,
 )
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, KeyedFold, Life, State
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key, KeyedFold, State
 from pyspark_quorate.tables.lines import Line
 
 VOTERS_RECORD: Final = "VotersRecord"
@@ -30,7 +30,7 @@ SCHEMA: Final = schema(
 _VERSIONS: Final = ("minSupportedVersion", "maxSupportedVersion")
 
 
-class VoterLives(KeyedFold):
+class VoterIntervals(KeyedFold):
     """The intervals of voters.
 
     Key: node id and directory id. State: endpoints, and lowest and highest kraft.version.
@@ -40,41 +40,41 @@ class VoterLives(KeyedFold):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self.ended: list[Life] = []
+        self.ended: list[Interval] = []
         """The intervals that have ended. After `finish`, also those that were still open."""
 
     def step(self, line: Line) -> None:
-        """Take a VotersRecord. It has all voters: a node that it lacks is not a voter."""
+        """Apply a VotersRecord. It has all voters: a node that it lacks is not a voter."""
         voters: dict[Key, State] = {}
-        for one in line.fields["voters"]:
-            endpoints = sorted((each["name"], each["host"], each["port"]) for each in one["endpoints"])
+        for voter in line.fields["voters"]:
+            endpoints = sorted((each["name"], each["host"], each["port"]) for each in voter["endpoints"])
             # Records of tests and of old versions may lack it.
-            versions = one.get("kRaftVersionFeature") or {}
+            versions = voter.get("kRaftVersionFeature") or {}
             state = (tuple(endpoints), *(versions.get(name) for name in _VERSIONS))
-            voters[one["voterId"], one["voterDirectoryId"]] = state
-        for key in self.lives.known():
+            voters[voter["voterId"], voter["voterDirectoryId"]] = state
+        for key in self.intervals.known():
             if key not in voters:
-                self.lives.tell(key, None, line)
+                self.intervals.set_state(key, None, line)
         for key, state in voters.items():
-            self.lives.tell(key, state, line)
-        self.lives.complete()
+            self.intervals.set_state(key, state, line)
+        self.intervals.complete()
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """Keep the interval in `ended`."""
-        self.ended.append(life)
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
+        """Add the interval to `ended`."""
+        self.ended.append(interval)
 
 
-class NodeLives(Fold):
+class NodeIntervals(Fold):
     """All registrations and voters, for the tables that compare them after the last line."""
 
-    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterLives)
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterIntervals)
 
     def __init__(
         self,
         cluster: Cluster,
         brokers: BrokerRegistrations,
         controllers: ControllerRegistrations,
-        voters: VoterLives,
+        voters: VoterIntervals,
     ) -> None:
         super().__init__(cluster)
         self.brokers = brokers
@@ -85,15 +85,15 @@ class NodeLives(Fold):
 class Membership(Fold):
     """The state of the table: a row per interval in which a voter had the same endpoints and versions."""
 
-    NEEDS = (VoterLives,)
+    NEEDS = (VoterIntervals,)
 
-    def __init__(self, cluster: Cluster, voters: VoterLives) -> None:
+    def __init__(self, cluster: Cluster, voters: VoterIntervals) -> None:
         super().__init__(cluster)
         self._voters = voters
 
     def finish(self) -> None:
         """Add all rows."""
-        self.rows.extend((*life.key, *life.state, *life.span) for life in self._voters.ended)
+        self.rows.extend((*interval.key, *interval.state, *interval.span) for interval in self._voters.ended)
 
 
 TABLE: Final = Table(

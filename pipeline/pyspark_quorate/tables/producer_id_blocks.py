@@ -37,7 +37,7 @@ class ProducerIdBlocks(Fold):
         self._known_until = 0
 
     def step(self, line: Line) -> None:
-        """Take a block. A record in a snapshot gives only the start of the next block."""
+        """Apply a block. A record in a snapshot gives only the start of the next block."""
         until = line.fields["nextProducerId"]
         first = until if line.is_snapshot else until - PRODUCER_ID_BLOCK_SIZE
         at = (line.time_us, line.placed)

@@ -102,7 +102,7 @@ class Summary:
 
     def size_of(self, copy: Copy) -> int:
         """The number of lines of a snapshot."""
-        return sum(one.end - one.first for one in self.copies[copy])
+        return sum(stretch.end - stretch.first for stretch in self.copies[copy])
 
     def is_complete(self, copy: Copy) -> bool:
         """Whether the snapshot is readable from its header to its footer."""
@@ -133,8 +133,8 @@ class Summary:
         )
 
 
-def _stretches(told: Iterable[Iterable[Any]]) -> list[Stretch]:
-    return [Stretch(*one) for one in told]
+def _stretches(parsed: Iterable[Iterable[Any]]) -> list[Stretch]:
+    return [Stretch(*fields) for fields in parsed]
 
 
 def summarize(batch: pa.RecordBatch) -> Summary:
@@ -155,17 +155,17 @@ def summarize(batch: pa.RecordBatch) -> Summary:
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(batch))
     times = batch.column("time")
-    # Rows that directly follow the previous row are taken together.
+    # Rows that directly follow the previous row become one stretch.
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if not is_row[start]:
             continue
         source, epoch = names[sources[start]], int(epochs[start])
         first = int(number[start])
-        one = Stretch(first, first + end - start, times[start].as_py())
+        stretch = Stretch(first, first + end - start, times[start].as_py())
         if is_log[start]:
-            summary.log.setdefault((source, epoch), []).append(one)
+            summary.log.setdefault((source, epoch), []).append(stretch)
         else:
-            summary.copies.setdefault(Copy(int(offsets[start]), epoch, source), []).append(one)
+            summary.copies.setdefault(Copy(int(offsets[start]), epoch, source), []).append(stretch)
     _add_marks(batch, summary, is_log, is_row)
     tidied = Summary()
     tidied.add(summary)

@@ -71,7 +71,7 @@ def timelines(raw: Iterable[Sequence[Any]]) -> dict[str, list[Line]]:
     made = {}
     for cluster, reported in by_cluster(raw).items():
         timeline = Timeline(evidence_of(summary_of(reported)))
-        taken = [timeline.take(batch).lines for batch in batches_of(_but_gaps(reported))]
+        taken = [timeline.choose(batch).lines for batch in batches_of(_but_gaps(reported))]
         made[cluster] = [line for lines in taken for line in lines] + timeline.finish()
     return made
 
@@ -86,7 +86,7 @@ def fold_rows(raw: Iterable[Sequence[Any]], tables: Sequence[Table]) -> dict[str
     for cluster, reported in by_cluster(raw).items():
         fold = ClusterFold(evidence_of(summary_of(reported)), tables)
         for batch in batches_of(reported):
-            found = fold.take(batch).to_pylist()
+            found = fold.fold(batch).to_pylist()
             if "records" in made:
                 made["records"] += [one | {"time": instant(one["time"])} for one in found]
             _drain(fold, cluster, tables, made)

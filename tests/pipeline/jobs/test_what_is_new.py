@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from pyspark_quorate.jobs.ingest import Place, find_places, remembered
+from pyspark_quorate.jobs.ingest import Place, find_places, with_read
 from pyspark_quorate.jobs.state import LakeError, Read
 from pyspark_quorate.jobs.tail import next_build_s
 
@@ -20,7 +20,7 @@ def directory(where: Path, *names: str) -> Path:
 
 
 def known_of(places: list[Place]) -> dict[str, str]:
-    """What is remembered after places were read."""
+    """What is with_read after places were read."""
     return {address: mark for place in places for address, mark in place.files.items()}
 
 
@@ -50,9 +50,9 @@ def test_only_what_is_new_is_read_again(tmp_path: Path) -> None:
 def test_reads_that_later_ones_cover_are_forgotten() -> None:
     reads: list[Read] = []
     for commit, start in ((1, 0), (2, 100), (3, 100), (4, 200)):
-        reads = remembered(reads, commit, start)
+        reads = with_read(reads, commit, start)
     assert reads == [Read(1, 0), Read(3, 100), Read(4, 200)]
-    assert remembered(reads, 5, 0) == [Read(5, 0)]
+    assert with_read(reads, 5, 0) == [Read(5, 0)]
 
 
 def test_wrong_sources_are_named(tmp_path: Path) -> None:
