@@ -106,7 +106,7 @@ def ingest(
         job.find_places([source for source in sources if "://" not in source], {}, cluster_id)
         with steps_shown() as steps, Lake.writing(to, format_) as found:
             steps.begin("listing the sources")
-            news = job.find_news(found, sources, cluster_id)
+            news = job.find_new_files(found, sources, cluster_id)
             if job.is_needed(found, news, chosen, everything=rebuild):
                 with _spark("quorate lake ingest", steps, master, settings) as spark:
                     done = job.ingest(spark, found, news, steps, tables=chosen, everything=rebuild)
@@ -157,9 +157,9 @@ def tail(
             Lake.writing(to, format_) as found,
             _stop_signals() as is_stopped,
         ):
-            from pyspark_quorate.jobs.tail import Followed, follow
+            from pyspark_quorate.jobs.tail import FollowedQuorum, follow
 
-            followed = Followed(bootstrap, command_config)
+            followed = FollowedQuorum(bootstrap, command_config)
             batches = follow(
                 spark,
                 found,

@@ -19,6 +19,6 @@ def columns(kind: DataType) -> Iterator[StructField]:
 
 
 def test_every_column_is_documented_and_stored_so() -> None:
-    """Comments reach whoever looks at a table."""
+    """Comments are in the schema of a stored table."""
     for schema in (rows.SCHEMA, *(stored_schema(table) for table in TABLES)):
         assert [field.name for field in columns(schema) if not field.metadata["comment"]] == []

@@ -55,31 +55,31 @@ class Ingested:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewFiles:
     """What an ingest reads: the places with new files, ordered by address, of `directories` in all."""
 
     places: Sequence[Place]
     directories: int
 
 
-def find_news(lake: Lake, sources: Sequence[str], cluster_id: str | None = None) -> News:
+def find_new_files(lake: Lake, sources: Sequence[str], cluster_id: str | None = None) -> NewFiles:
     """List the sources. `cluster_id` is for directories without meta.properties.
 
     Raises:
         LakeError: for a source that does not exist or has no metadata log.
     """
-    return News(*find_places(sources, lake.state.files, cluster_id))
+    return NewFiles(*find_places(sources, lake.state.files, cluster_id))
 
 
-def is_needed(lake: Lake, news: News, tables: Sequence[Table], *, everything: bool = False) -> bool:
+def is_needed(lake: Lake, new: NewFiles, tables: Sequence[Table], *, everything: bool = False) -> bool:
     """Whether an ingest would change the lake."""
-    return bool(news.places or table_build.stale_tables(lake, tables, everything=everything))
+    return bool(new.places or table_build.stale_tables(lake, tables, everything=everything))
 
 
 def ingest(
     spark: SparkSession,
     lake: Lake,
-    news: News,
+    new: NewFiles,
     steps: Steps,
     *,
     tables: Sequence[Table],
@@ -89,19 +89,19 @@ def ingest(
 
     Two commits: first the rows, then the tables. After a crash between the two, the next run builds the tables.
     """
-    if news.places:
-        steps.begin(f"reading {sum(place.new_files for place in news.places)} files")
-        _add_rows(spark, lake, news.places)
-    return ingested(news, table_build.build(spark, lake, tables, steps, everything=everything))
+    if new.places:
+        steps.begin(f"reading {sum(place.new_files for place in new.places)} files")
+        _add_rows(spark, lake, new.places)
+    return ingested(new, table_build.build(spark, lake, tables, steps, everything=everything))
 
 
-def ingested(news: News, built: table_build.Built = table_build.NOTHING_BUILT) -> Ingested:
+def ingested(new: NewFiles, built: table_build.Built = table_build.NOTHING_BUILT) -> Ingested:
     """The result of an ingest that read this and built these tables."""
     return Ingested(
-        directories=news.directories,
-        changed_directories=len(news.places),
-        files=sum(place.new_files for place in news.places),
-        bytes=sum(place.new_bytes for place in news.places),
+        directories=new.directories,
+        changed_directories=len(new.places),
+        files=sum(place.new_files for place in new.places),
+        bytes=sum(place.new_bytes for place in new.places),
         built=built,
     )
 
@@ -166,7 +166,7 @@ def find_places(
             if directory.address in seen:
                 continue
             seen.add(directory.address)
-            place = _news(root, directory, known)
+            place = _new_files(root, directory, known)
             if place is not None:
                 places[directory.address] = place
     return [places[address] for address in sorted(places)], len(seen)
@@ -177,7 +177,9 @@ def with_read(reads: Sequence[Read], commit: int, start: int) -> list[Read]:
     return [*(read for read in reads if read.start < start), Read(commit, start)]
 
 
-def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping[str, str]) -> Place | None:
+def _new_files(
+    root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping[str, str]
+) -> Place | None:
     if isinstance(found, UnreadablePlace):
         if known.get(found.address) == f"{UNREADABLE}: {found.detail}":
             return None

@@ -24,7 +24,7 @@ BUILDING_SHARE_MAX = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedQuorum:
     """The followed quorum and its client configuration."""
 
     bootstrap_controllers: str
@@ -44,7 +44,7 @@ class Followed:
 def follow(
     spark: SparkSession,
     lake: Lake,
-    followed: Followed,
+    followed: FollowedQuorum,
     steps: Steps,
     *,
     tables: Sequence[Table],
@@ -102,7 +102,7 @@ def next_build_s(begun_s: float, ended_s: float, refresh_s: float) -> float:
 class _BatchWriter:
     """Adds batches to the lake, in Spark's thread, except while `pausing` is held."""
 
-    def __init__(self, lake: Lake, followed: Followed) -> None:
+    def __init__(self, lake: Lake, followed: FollowedQuorum) -> None:
         self._lake = lake
         self._name = followed.name
         self._again: tuple[str, ...] = ()

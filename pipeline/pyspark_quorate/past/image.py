@@ -13,7 +13,7 @@ from pyspark_quorate import rows
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.past.entities import FieldsError, entity_of
-from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.contract import Line
 
 
 def choose_cluster(lake: Lake, cluster_id: str | None) -> str:

@@ -172,12 +172,12 @@ class RowReader:
                 yield self._assemble(chosen, types, versions, payloads)
 
     @property
-    def _looked_into(self) -> frozenset[str]:
+    def _decoded_names(self) -> frozenset[str]:
         """Names of the records that are decoded, also to find out whether they can be."""
         return self._wanted | self._selection.names if self._selection.wants_undecodable else self._wanted
 
     def _decode_natively(self, data: bytes, records: Records, gaps: list[Gap]) -> _Columns:
-        texts = _texts_of(self._wanted, self._looked_into)
+        texts = _texts_of(self._wanted, self._decoded_names)
         return _make_texts(texts, data, records, partial(self._decode_one, data, records, gaps))
 
     def _decode_in_numpy(self, data: bytes, records: Records, gaps: list[Gap]) -> _Columns:
@@ -226,7 +226,7 @@ class RowReader:
             key, version = each >> 8, each & 0xFF
             alike = np.flatnonzero(code == each)
             name = METADATA_NAMES.get(key)
-            if name is not None and name not in self._looked_into:
+            if name is not None and name not in self._decoded_names:
                 continue
             program = program_of(key, version) if len(alike) >= _ALIKE_MIN else None
             if name is None or program is None:
@@ -317,13 +317,13 @@ def gap_rows(origin: Origin, gaps: Iterable[Gap]) -> Iterator[pa.RecordBatch]:
 
 
 @cache
-def _texts_of(wanted: frozenset[str], looked_into: frozenset[str]) -> Any:
-    """The native maker of texts. Records of names that are only looked into are tried, but give no texts."""
+def _texts_of(wanted: frozenset[str], decoded_names: frozenset[str]) -> Any:
+    """The native maker of texts. Records of `decoded_names` that are not wanted are decoded only to find damage."""
     keys = []
     for key, name in METADATA_NAMES.items():
         programs = [program_of(key, version) for version in range(len(RECORD_CLASSES[key]))]
         natives = [program and program.native for program in programs]
-        keys.append((key, name in wanted, natives if name in looked_into else None))
+        keys.append((key, name in wanted, natives if name in decoded_names else None))
     return extension.Texts(keys, None if NO_OP in wanted else _NO_OP_KEY)
 
 

@@ -8,9 +8,8 @@ from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
-from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.contract import Fields, Line, Table
 from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval, KeyedFold, State, boundaries
-from pyspark_quorate.tables.lines import Fields, Line
 
 SCHEMA: Final = schema(
     CLUSTER_ID,

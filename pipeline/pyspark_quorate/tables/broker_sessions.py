@@ -10,10 +10,9 @@ from typing import Any, Final
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Table
+from pyspark_quorate.tables.contract import Cluster, Line, Table
 from pyspark_quorate.tables.controller_registrations import ENDPOINTS, endpoints_of
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold, State
-from pyspark_quorate.tables.lines import Line
 
 FENCED: Final = "fenced"
 CONTROLLED_SHUTDOWN: Final = "controlled-shutdown"

@@ -8,9 +8,8 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.source.payload import REDACTED
-from pyspark_quorate.tables.contract import Cluster, Table
+from pyspark_quorate.tables.contract import Cluster, Line, Table
 from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval, Key, KeyedFold, boundaries
-from pyspark_quorate.tables.lines import Line
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 SCHEMA: Final = schema(

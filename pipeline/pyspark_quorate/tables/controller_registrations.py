@@ -7,9 +7,8 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType
 from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Cluster, Fields, Fold, Line, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
-from pyspark_quorate.tables.lines import Fields, Line
 
 ADDRESS: Final = (
     column("name", StringType(), "listener"),

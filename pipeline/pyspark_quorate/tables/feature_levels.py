@@ -6,9 +6,8 @@ from pyspark.sql.types import ShortType, StringType
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
-from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.contract import Line, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
-from pyspark_quorate.tables.lines import Line
 
 _FEATURE_LEVEL: Final = "FeatureLevelRecord"
 _KRAFT_VERSION: Final = "KRaftVersionRecord"

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_quorate import rows
-from pyspark_quorate.tables.contract import Cluster, Fold, Row, Table
+from pyspark_quorate.tables.contract import Cluster, Fold, GapEnds, Line, Row, Table
 from pyspark_quorate.tables.evidence import Evidence
 from pyspark_quorate.tables.gaps import Gap, Gaps
-from pyspark_quorate.tables.lines import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, GapEnds, Line
-from pyspark_quorate.tables.summary import codes
+from pyspark_quorate.tables.summary import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, codes
 from pyspark_quorate.tables.timeline import Timeline
 
 

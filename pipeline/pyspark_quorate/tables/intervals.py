@@ -24,8 +24,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
 
 from pyspark_quorate.rows import column, nullable
-from pyspark_quorate.tables.contract import Cluster, Fold
-from pyspark_quorate.tables.lines import GapEnds, Line
+from pyspark_quorate.tables.contract import Cluster, Fold, GapEnds, Line
 
 INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
     column("valid_from", TimestampType(), "start: the time of the record or snapshot that shows it"),

@@ -5,9 +5,8 @@ from typing import Final
 from pyspark.sql.types import ArrayType, IntegerType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Cluster, Fold, GapEnds, Line, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, IntervalTracker
-from pyspark_quorate.tables.lines import GapEnds, Line
 
 _LEADER_CHANGE: Final = "LeaderChangeMessage"
 

@@ -5,14 +5,13 @@ from typing import Final
 from pyspark.sql.types import IntegerType, ShortType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
 from pyspark_quorate.tables.controller_registrations import (
     ADDRESS,
     BrokerRegistrations,
     ControllerRegistrations,
 )
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key, KeyedFold, State
-from pyspark_quorate.tables.lines import Line
 
 VOTERS_RECORD: Final = "VotersRecord"
 

@@ -14,9 +14,8 @@ from quorate_protocol.image import NO_LEADER_CHANGE
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Cluster, Fields, Fold, Line, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, IntervalTracker, Key, OnEnd
-from pyspark_quorate.tables.lines import Fields, Line
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 PARTITION: Final = ("cluster_id", "topic_id", "partition")

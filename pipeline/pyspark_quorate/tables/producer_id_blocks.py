@@ -5,8 +5,7 @@ from typing import Final
 from pyspark.sql.types import BooleanType, IntegerType, LongType, TimestampType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 """Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE; a record has only the first id of the block after it."""

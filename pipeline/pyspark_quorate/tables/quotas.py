@@ -5,9 +5,8 @@ from typing import Final
 from pyspark.sql.types import DoubleType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.contract import Line, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
-from pyspark_quorate.tables.lines import Line
 
 ENTITY: Final = list_of(
     column("entity_type", StringType(), "user, client-id or ip"),

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_quorate import rows
-from pyspark_quorate.tables.lines import SNAPSHOT_FOOTER
 
+SNAPSHOT_HEADER: Final = "SnapshotHeaderRecord"
+SNAPSHOT_FOOTER: Final = "SnapshotFooterRecord"
 BEGIN: Final = "BeginTransactionRecord"
 END: Final = "EndTransactionRecord"
 ABORT: Final = "AbortTransactionRecord"

@@ -18,9 +18,9 @@ import pyarrow as pa
 from quorate_protocol.records.control import CONTROL_NAMES
 
 from pyspark_quorate import rows
+from pyspark_quorate.tables.contract import GAP_ORDINAL, Line
 from pyspark_quorate.tables.evidence import Evidence
-from pyspark_quorate.tables.lines import GAP_ORDINAL, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Line
-from pyspark_quorate.tables.summary import ABORT, BEGIN, END, codes
+from pyspark_quorate.tables.summary import ABORT, BEGIN, END, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, codes
 
 ORDER: Final = ("cluster_id", "kind != 'gap'", "offset", "kind desc", "epoch", "source", "ordinal")
 """The order of the rows: gaps first, then by offset; a snapshot before the record at its offset; copies together."""

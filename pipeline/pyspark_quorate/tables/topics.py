@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql.types import IntegerType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, IntervalTracker
-from pyspark_quorate.tables.lines import Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -58,7 +58,7 @@ def prepared(lake: Lake) -> Change:
         file = lake.staging / "tables" / "topics" / folder / "part.parquet"
         file.parent.mkdir(parents=True)
         file.write_text("after")
-    place = [(f"_lake/staging/tables/topics/{one}", f"topics/{one}") for one in ("old=1", "new=1")]
+    place = [(f"_lake/staging/tables/topics/{folder}", f"topics/{folder}") for folder in ("old=1", "new=1")]
     return Change(place=place, remove=["topics/gone=1"])
 
 

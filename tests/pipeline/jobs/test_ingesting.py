@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from kit.cluster import DIE_WITH_PARENT
-from kit.lake.stored import gaps_of
+from kit.lake.lakes import gaps_of
 from kit.metadata import scram_keys
 from kit.secret_search import PARQUET, files_below, homes_of
 from kit.spark import QUICK_JOB
@@ -19,7 +19,7 @@ from kit.waiting import eventually
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate.jobs.compaction import compact
-from pyspark_quorate.jobs.ingest import Ingested, find_news, ingest
+from pyspark_quorate.jobs.ingest import Ingested, find_new_files, ingest
 from pyspark_quorate.jobs.lake import STAGING, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.table_build import choose_tables
@@ -58,7 +58,7 @@ def run(
         return ingest(
             spark,
             found,
-            find_news(found, [str(source) for source in sources]),
+            find_new_files(found, [str(source) for source in sources]),
             Steps(),
             tables=choose_tables(tables),
         )
@@ -146,7 +146,7 @@ def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tm
         ingest(
             spark,
             found,
-            find_news(found, [str(bits)]),
+            find_new_files(found, [str(bits)]),
             Steps(),
             tables=choose_tables(TABLES),
             everything=True,
@@ -177,7 +177,7 @@ def test_a_lake_of_delta_says_what_one_of_parquet_says(spark: SparkSession, tmp_
     assert delta_rows(lake) == expected
     with Lake.writing(str(lake)) as found:
         tables = choose_tables(DELTA_TABLES)
-        ingest(spark, found, find_news(found, [str(bits)]), Steps(), tables=tables, everything=True)
+        ingest(spark, found, find_new_files(found, [str(bits)]), Steps(), tables=tables, everything=True)
     assert delta_rows(lake) == expected
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from kit.cluster import DIE_WITH_PARENT, manifests
-from kit.lake.tables import stored_lines
+from kit.lake.lakes import stored_lines
 from kit.membership import Membership
 from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
-from pyspark_quorate.jobs.ingest import find_news, ingest
+from pyspark_quorate.jobs.ingest import find_new_files, ingest
 from pyspark_quorate.jobs.lake import STATE, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.table_build import choose_tables
-from pyspark_quorate.jobs.tail import Followed, follow
+from pyspark_quorate.jobs.tail import FollowedQuorum, follow
 from quorate_operator.runtime.local.layout import QUORATE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -48,7 +48,7 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
     cluster.leave_ghost(3098)
     cluster.start(leader)
     cluster.await_quorum()
-    followed = Followed(bootstrap)
+    followed = FollowedQuorum(bootstrap)
     for tables in ((), choose_tables(TABLES)):
         with Lake.writing(str(lake)) as found:
             follow(spark, found, followed, Steps(), tables=tables, trigger_s=None, refresh_s=3600)
@@ -56,7 +56,7 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
 
     with Lake.writing(str(tmp_path / "read")) as found:
         sources = [str(cluster.data(controller)) for controller in cluster.controllers]
-        ingest(spark, found, find_news(found, sources), Steps(), tables=choose_tables(TABLES))
+        ingest(spark, found, find_new_files(found, sources), Steps(), tables=choose_tables(TABLES))
     tailed, read = stored_lines(lake, TABLES), stored_lines(tmp_path / "read", TABLES)
     assert tailed == read
     assert len(tailed["leadership"]) >= 2

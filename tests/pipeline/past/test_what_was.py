@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.lake.without_spark import store_rows
+from kit.lake.lakes import store_rows
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.past.image import Moment, Playback, choose_cluster, read_history, replay
-from pyspark_quorate.tables.lines import GAP_ORDINAL, Line
+from pyspark_quorate.tables.contract import GAP_ORDINAL, Line
 from quorate.main import app
 from quorate.tools.metadata_shell.sources import load_directory, visible
 from quorate_protocol.image.loading import NotedImage

@@ -58,8 +58,8 @@ def assert_says(ours: Any, theirs: Any, where: str) -> None:
             assert ours[name] in (None, [], False, 0, -1, -2, "A" * 22), f"{where}.{name}"
     elif isinstance(theirs, list):
         assert len(ours) == len(theirs), where
-        for one, other in zip(ours, theirs, strict=True):
-            assert_says(one, other, where)
+        for our_item, their_item in zip(ours, theirs, strict=True):
+            assert_says(our_item, their_item, where)
     else:
         assert ours == theirs, where
 

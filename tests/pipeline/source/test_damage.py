@@ -33,7 +33,7 @@ BATCHES = 12
 
 
 def topic(number: int) -> bytes:
-    """A record whose name tells its number."""
+    """A record whose name has its number."""
     return encode_record(TopicRecord(name=f"topic-{number}", topic_id=None))
 
 
@@ -102,7 +102,7 @@ def scan(data: bytes, first_offset: int, end_offset: int | None, block: int) -> 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_flipped_bits_never_raise_and_change_nothing_before(data: st.DataObject) -> None:
-    """Whatever is damaged, rows before it are the same, nothing wrong is told, what is lost is in a gap."""
+    """Rows before damage are the same, no row is wrong, and lost records are in a gap."""
     log = bytearray(make_log())
     headers = list(scan_batches(bytes(log)))
     places = data.draw(st.lists(st.integers(0, len(log) - 1), min_size=1, max_size=3))
@@ -292,7 +292,7 @@ def test_unreadable_places(tmp_path: Path) -> None:
 
 
 def test_checkpoints(tmp_path: Path) -> None:
-    """A checkpoint's rows have its id and time; one that is not whole is told."""
+    """A checkpoint's rows have its id and time; an incomplete one is reported."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=1_234_567)
     checkpoint = encode_control_batch([header, KRaftVersionRecord(version=0, k_raft_version=1)], 0, 7, 99)
     checkpoint += build_batch([topic(0), topic(1)], 2, 7, 99)

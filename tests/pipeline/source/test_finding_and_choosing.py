@@ -256,7 +256,7 @@ def test_offset_options_choose_records_and_keep_gaps_that_touch(mixed: Path, sta
 
 
 def test_clusters_and_record_types(mixed: Path) -> None:
-    """The options choose, and gaps are told whatever records are wanted."""
+    """The options choose, and gaps are reported whatever records are chosen."""
     chosen, _ = read(path=str(mixed), clusters="own", recordTypes="RemoveTopicRecord")
     assert {row["cluster_id"] for row in chosen} == {"own"}
     assert {row["type"] for row in chosen if row["kind"] == rows.LOG} == {"RemoveTopicRecord"}

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kit.lake.folding import COLUMNS, batches_of, by_cluster, summary_of
-from kit.lake.oracle import make_quorum
-from kit.lake.oracle_worlds import make_world, rows_of
+from kit.lake.fold import COLUMNS, batches_of, by_cluster, summary_of
+from kit.lake.oracle.quorums import make_quorum
+from kit.lake.oracle.worlds import make_world, rows_of
 from pyspark_quorate import rows
 from pyspark_quorate.stored import files, row_reader, row_writer
 from pyspark_quorate.stored.files import folder_name
@@ -25,8 +25,8 @@ Row = tuple[Any, ...]
 
 def ordered(world: list[Row]) -> list[Row]:
     """The rows of a world, gaps first, then in the order of the timeline."""
-    (reported,) = by_cluster(world).values()
-    return [tuple(one) for one in reported]
+    (of_cluster,) = by_cluster(world).values()
+    return [tuple(row) for row in of_cluster]
 
 
 def shown(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -48,8 +48,8 @@ def write(where: Path, world: list[Row], chance: random.Random) -> Path:
     tasks = max(1, chance.randrange(len(sources) + 1))
     for task in range(tasks):
         writer = RowsWriter(where / f"task-{task}", task + 1)
-        for one in sources[task::tasks]:
-            for batch in batches_of([row for row in world if row[source] == one], chance.randrange(1, 40)):
+        for file in sources[task::tasks]:
+            for batch in batches_of([row for row in world if row[source] == file], chance.randrange(1, 40)):
                 writer.add(CLUSTER, batch)
         for _, file in writer.close():
             target = where / folder_name(CLUSTER) / f"{task}-{Path(file).name}"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kit.cluster import DIE_WITH_PARENT
 from kit.java.cluster import JavaCluster
-from kit.lake.tables import stored_lines
+from kit.lake.lakes import stored_lines
 from pyspark.sql import SparkSession
-from pyspark_quorate.jobs.ingest import find_news, ingest
+from pyspark_quorate.jobs.ingest import find_new_files, ingest
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.table_build import choose_tables
@@ -60,7 +60,11 @@ def test_a_secured_quorum_is_tailed(
     cluster.kill(*cluster.controllers)
     with Lake.writing(str(tmp_path / "read")) as found:
         ingest(
-            spark, found, find_news(found, [str(cluster.data(3000))]), Steps(), tables=choose_tables(TABLES)
+            spark,
+            found,
+            find_new_files(found, [str(cluster.data(3000))]),
+            Steps(),
+            tables=choose_tables(TABLES),
         )
     tailed = stored_lines(tmp_path / "tailed", TABLES)
     assert tailed == stored_lines(tmp_path / "read", TABLES)

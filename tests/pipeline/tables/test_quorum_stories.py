@@ -1,10 +1,10 @@
-"""Histories that are short enough to say by hand what the tables should hold."""
+"""Histories that are short enough to write their tables by hand."""
 
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kit.lake.folding import Row, fold_rows, timelines
+from kit.lake.fold import Row, fold_rows, timelines
 from pyspark_quorate import rows
 from pyspark_quorate.tables import controller_registrations, gaps, membership, upgrade_blockers
 
@@ -48,12 +48,12 @@ def registration(node: int, incarnation: str, level: int) -> dict[str, Any]:
 def fork() -> list[Line]:
     """Leader 2 had only 0..4 of what leader 1 wrote, and lost; leader 3 had 0..6 (the Raft paper's figure 8)."""
     kept = [config("fork", "a", offset, 1 if offset < 7 else 3) for offset in range(9)]
-    common = [(one[0], "fork/b", *one[2:]) for one in kept[:5]]
+    common = [(row[0], "fork/b", *row[2:]) for row in kept[:5]]
     return kept + common + [config("fork", "b", offset, 2) for offset in range(5, 9)]
 
 
 def transactions() -> list[Line]:
-    """One that is aborted by the next leader, one that ends, one that is open before a gap and at the end."""
+    """Transactions: aborted by the next leader, ended, open before a gap, open at the end."""
     kinds = {0: "Begin", 2: "Abort", 4: "Begin", 6: "End", 8: "Begin", 14: "Begin"}
     offsets = [offset for offset in range(16) if offset not in (10, 11)]
     made = [
@@ -66,7 +66,7 @@ def transactions() -> list[Line]:
 
 
 def checkpoints() -> list[Line]:
-    """The log begins at 5. The checkpoint at 5 is torn, that at 7 is whole, and that at 9 tells nothing new."""
+    """The log begins at 5. The checkpoint at 5 is torn, that at 7 is whole, and that at 9 has nothing new."""
     made = [config("snap", "a", offset, 1) for offset in range(5, 11)]
     for end, kinds in ((5, ("Header",)), (7, ("Header", "Footer")), (9, ("Header", "Footer"))):
         made += [line("snap", f"{end}", (end, n), 1, f"Snapshot{kind}Record") for n, kind in enumerate(kinds)]
@@ -102,11 +102,11 @@ def right_behind() -> list[Line]:
 def lines_of(found: list[Row], cluster: str, *columns: str) -> list[Line]:
     """Some columns of one cluster, sorted; instants as hours since the start."""
 
-    def told(value: Any) -> Any:
+    def hours(value: Any) -> Any:
         return (value - START) // timedelta(hours=1) if isinstance(value, datetime) else value
 
     some = (row for row in found if row["cluster_id"] == cluster)
-    return sorted((tuple(told(row[name]) for name in columns) for row in some), key=repr)
+    return sorted((tuple(hours(row[name]) for name in columns) for row in some), key=repr)
 
 
 def timeline_of(raw: list[Line]) -> list[Row]:
@@ -125,12 +125,12 @@ def test_stories() -> None:
     made = fold_rows(raw, wanted)
     timeline = timeline_of(raw)
 
-    names = [one[1] for one in sorted(lines_of(timeline, "fork", "offset", "name"))]
+    names = [name for _, name in sorted(lines_of(timeline, "fork", "offset", "name"))]
     assert names == [f"a@{offset}" for offset in range(9)]
     lost = ("reason", "epoch", "first_offset", "end_offset", "hides_records", "not_before", "not_after")
     assert lines_of(made["gaps"], "fork", *lost) == [("truncated-epoch", 2, 5, 9, False, 4, None)]
 
-    offsets = [one[0] for one in sorted(lines_of(timeline, "tx", "offset", "type", "run"))]
+    offsets = [offset for offset, *_ in sorted(lines_of(timeline, "tx", "offset", "type", "run"))]
     assert offsets == [3, 5, 7, 12, 12, 13, 16]
     missing = (
         "reason",
@@ -158,7 +158,7 @@ def test_stories() -> None:
         (1, "d1", 1, None),
         (2, "d2", 1, 4),
     ]
-    told_of = (
+    registration_columns = (
         "controller_id",
         "incarnation_id",
         *span,
@@ -167,7 +167,7 @@ def test_stories() -> None:
         "to_exact",
         "through_gap",
     )
-    assert lines_of(made["controller_registrations"], "behind", *told_of) == [
+    assert lines_of(made["controller_registrations"], "behind", *registration_columns) == [
         (1, "i1", 4, 5, 4, False, True, False),
         (1, "i5", 5, None, 5, True, None, False),
         (2, "i1", 4, 7, 4, False, True, False),

@@ -1,7 +1,7 @@
 """Random quorums, and a slow and obvious reader of what their nodes left behind.
 
 A :class:`Quorum` has the log that the quorum kept, and the rows of its nodes' directories: copies, lost ranges,
-checkpoints (whole and torn), transactions that come to nothing, leaders whose records nobody else had.
+checkpoints (whole and torn), aborted transactions, leaders whose records no other node had.
 """
 
 import json
@@ -85,7 +85,7 @@ def _append(quorum: Quorum, random_: random.Random, length: int) -> list[tuple[i
             former, start = epoch, len(quorum.log)
             epoch += random_.choice((1, 2))
             if epoch == former + 2:
-                first_of_former = min(one.offset for one in quorum.log if one.epoch == former)
+                first_of_former = min(entry.offset for entry in quorum.log if entry.epoch == former)
                 forks.append((former + 1, random_.randint(first_of_former + 1, start), start))
             append("LeaderChangeMessage", _leader_change(random_))
             if is_open:
@@ -100,8 +100,8 @@ def _append(quorum: Quorum, random_: random.Random, length: int) -> list[tuple[i
 
 
 def _leader_change(random_: random.Random) -> Payload:
-    granting = [{"voterId": one, "voterDirectoryId": "d"} for one in random_.sample(NODES, 2)]
-    voters = [{"voterId": one, "voterDirectoryId": "d"} for one in NODES]
+    granting = [{"voterId": node, "voterDirectoryId": "d"} for node in random_.sample(NODES, 2)]
+    voters = [{"voterId": node, "voterDirectoryId": "d"} for node in NODES]
     return {"leaderId": random_.choice(NODES), "voters": voters, "grantingVoters": granting}
 
 
@@ -115,7 +115,7 @@ def _record(random_: random.Random) -> tuple[str, Payload]:
         ("NoOpRecord", {}),
         ("ConfigRecord", {"resourceType": 4, "resourceName": "1", "name": "n", "value": "v"}),
         ("KRaftVersionRecord", {"version": 0, "kRaftVersion": random_.choice((0, 1))}),
-        ("VotersRecord", {"version": 0, "voters": [_voter(one, random_) for one in _some(random_)]}),
+        ("VotersRecord", {"version": 0, "voters": [_voter(voter, random_) for voter in _some(random_)]}),
         (
             "RegisterControllerRecord",
             {"controllerId": node, "zkMigrationReady": False, **_registration(random_)},
@@ -179,7 +179,7 @@ def _leave_behind(quorum: Quorum, random_: random.Random, forks: list[tuple[int,
     if not quorum.readable:
         quorum.readable = {end - 1}
     places = [index for index in range(1, end + 1) if not _is_in_transaction(quorum, index)]
-    quorum.snapshots = {one for one in places if random_.random() < (0.3 if one - 1 in lost else 0.04)}
+    quorum.snapshots = {place for place in places if random_.random() < (0.3 if place - 1 in lost else 0.04)}
     for copy in range(random_.randint(1, 3)):
         directory = f"{quorum.cluster_id}/node-{copy}"
         first = 0 if copy == 0 else random_.randrange(end)
@@ -227,7 +227,7 @@ def _write(quorum: Quorum, source: str, place: tuple[int, int], at: Entry, line:
 
 
 def _is_in_transaction(quorum: Quorum, end: int) -> bool:
-    brackets = [one.type for one in quorum.log[:end] if one.type in BRACKETS]
+    brackets = [entry.type for entry in quorum.log[:end] if entry.type in BRACKETS]
     return bool(brackets) and brackets[-1] == BRACKETS[0]
 
 
@@ -242,7 +242,7 @@ def snapshot_lines(quorum: Quorum, end: int) -> list[Entry]:
                 state[key] = entry
     last = quorum.log[end - 1]
     header, footer = (
-        Entry(end, last.epoch, last.time, f"Snapshot{one}Record", {}) for one in ("Header", "Footer")
+        Entry(end, last.epoch, last.time, f"Snapshot{kind}Record", {}) for kind in ("Header", "Footer")
     )
     return [header, *state.values(), footer]
 
@@ -311,7 +311,7 @@ def effective(entries: list[Entry], *, is_based: bool) -> list[Entry]:
             pending.append(entry)
         else:
             kept.append(entry)
-    return sorted(kept, key=lambda one: one.offset)
+    return sorted(kept, key=lambda entry: entry.offset)
 
 
 def _begins_in_transaction(entries: list[Entry]) -> bool:
@@ -322,8 +322,9 @@ def _begins_in_transaction(entries: list[Entry]) -> bool:
 def history(quorum: Quorum) -> Iterator[tuple[int, Moment]]:
     """The number of the run with its valid history: gaps, snapshots, and records that count."""
     for number, run in enumerate(runs(quorum)):
-        is_based = run[0].offset == 0 or any(one.snapshot is not None for one in run)
-        counted = {id(one) for one in effective([one.entry for one in run if one.entry], is_based=is_based)}
+        is_based = run[0].offset == 0 or any(moment.snapshot is not None for moment in run)
+        entries = [moment.entry for moment in run if moment.entry]
+        counted = {id(entry) for entry in effective(entries, is_based=is_based)}
         for moment in run:
             if moment.entry is None or (id(moment.entry) in counted and moment.entry.type != "NoOpRecord"):
                 yield number, moment
@@ -334,14 +335,14 @@ def timeline_lines(quorum: Quorum) -> list[tuple[Any, ...]]:
     lines: list[tuple[Any, ...]] = []
     for run, moment in history(quorum):
         if moment.entry is not None:
-            one = moment.entry
-            lines.append((one.offset, 0, one.epoch, one.time, one.type, one.payload, run, False))
+            entry = moment.entry
+            lines.append((entry.offset, 0, entry.epoch, entry.time, entry.type, entry.payload, run, False))
         elif moment.snapshot is not None:
             size = len(moment.snapshot)
             last = quorum.log[moment.offset - 1]
             lines += [
-                (moment.offset, number - size, last.epoch, last.time, one.type, one.payload, run, True)
-                for number, one in enumerate(moment.snapshot)
+                (moment.offset, number - size, last.epoch, last.time, entry.type, entry.payload, run, True)
+                for number, entry in enumerate(moment.snapshot)
             ]
         else:
             lines.append((moment.offset, GAP_ORDINAL, None, None, rows.GAP, None, run, False))

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from kit.lake.folding import batches_of, by_cluster, fold_rows, plain
-from kit.lake.oracle import make_quorum
-from kit.lake.oracle_worlds import make_world, rows_of
+from kit.lake.fold import batches_of, by_cluster, fold_rows, plain
+from kit.lake.oracle.quorums import make_quorum
+from kit.lake.oracle.worlds import make_world, rows_of
 from pyspark.sql.types import StringType
 from pyspark.sql.variant_utils import VariantUtils
 from pyspark_quorate.jobs import fold_tasks
@@ -59,9 +59,7 @@ def _plain(row: dict[str, Any], table: Table) -> dict[str, Any]:
         payload = row["payload"]
         row["payload"] = _text(VariantUtils.to_python(payload["value"], payload["metadata"]))
         kinds["payload"] = StringType()
-    reported = {
-        name: plain(_tuples(value), kinds[name]) if name in kinds else value for name, value in row.items()
-    }
+    reported = {name: plain(value, kinds[name]) if name in kinds else value for name, value in row.items()}
     assert reported.pop("day") == (str(reported[table.day].date()) if reported[table.day] else None)
     return reported
 
@@ -69,13 +67,6 @@ def _plain(row: dict[str, Any], table: Table) -> dict[str, Any]:
 def _text(payload: Any) -> str:
     """JSON whatever the order of its fields."""
     return json.dumps(payload, sort_keys=True, default=float)
-
-
-def _tuples(value: Any) -> Any:
-    """Structs as tuples."""
-    if isinstance(value, list):
-        return [_tuples(one) for one in value]
-    return tuple(value.values()) if isinstance(value, dict) else value
 
 
 @pytest.mark.parametrize("waiting_rows_max", [fold_tasks.WAITING_ROWS_MAX, 10])

@@ -1,4 +1,4 @@
-"""Random clusters for the oracles: what was appended, and what of it somebody could read afterwards.
+"""Random clusters: what was appended, and which of it is readable afterwards.
 
 A :class:`World` has the truth: every record with its state before and after, which offsets can still be read, and
 where there are checkpoints.
@@ -6,8 +6,10 @@ where there are checkpoints.
 
 import json
 import random
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +17,10 @@ from pyspark_quorate import rows
 from quorate_protocol import features
 from quorate_protocol.image import ImageState, MetadataImage
 from quorate_protocol.image.snapshot import image_to_records
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from quorate_protocol.records import generated as records
+from quorate_protocol.records.batch import decode_batches
+from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import MetadataRecord
 from quorate_protocol.uuids import uuid_to_text
 
@@ -29,11 +34,11 @@ NAMES: Final = ("a", "b", "c")
 def to_json(value: Any) -> Any:
     """A record as the data source writes it: Kafka's names of the fields, uuids in base64."""
     if is_dataclass(value):
-        return {_camel(one.name): to_json(getattr(value, one.name)) for one in fields(value)}
+        return {_camel(part.name): to_json(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, UUID):
         return uuid_to_text(value)
     if isinstance(value, tuple):
-        return [uuid_to_text(None) if one is None else to_json(one) for one in value]
+        return [uuid_to_text(None) if item is None else to_json(item) for item in value]
     return value
 
 
@@ -331,6 +336,29 @@ def _lose(world: World, random_: random.Random) -> None:
             world.snapshots.add(offset)
 
 
+def world_of(cluster_id: str, logs: Iterable[Path]) -> World:
+    """The world of a real log, in the files of a node, as the lake shows it: secrets are redacted."""
+    image = MetadataImage()
+    world = World(cluster_id=cluster_id, states=[image.copy()])
+    for batch in (batch for path in sorted(logs) for batch in decode_batches(path.read_bytes())):
+        epoch = batch.partition_leader_epoch
+        for offset, content in enumerate(batch.records, start=batch.base_offset):
+            record = None
+            if not batch.is_control:
+                assert content.value is not None
+                record = decode_record(content.value)
+                if isinstance(record, records.ConfigRecord) and record.value is not None:
+                    is_secret = is_secret_config(record.resource_type, record.name)
+                    record = replace(record, value="[redacted]") if is_secret else record
+                image.replay(record, offset)
+            image.advance(end_offset=offset + 1, epoch=epoch, timestamp_ms=0)
+            time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=content.timestamp_ms)
+            world.log.append(Entry(offset, epoch, time, record))
+            world.states.append(image.copy())
+    world.readable = set(range(len(world.log)))
+    return world
+
+
 def rows_of(world: World) -> list[tuple[Any, ...]]:
     """The rows of the data source of one directory: what can be read of the log, and the checkpoints."""
     made: list[tuple[Any, ...]] = []
@@ -340,9 +368,19 @@ def rows_of(world: World) -> list[tuple[Any, ...]]:
             made.append((world.cluster_id, f"{world.cluster_id}/0.log", rows.LOG, *place))
     for offset in world.snapshots:
         at, file = world.log[offset - 1], f"{world.cluster_id}/{offset}.checkpoint"
-        state = [(type(one).__name__, payload_of(one)) for one in image_to_records(world.states[offset], 30)]
+        state = [
+            (type(record).__name__, payload_of(_in_another_order(record)))
+            for record in image_to_records(world.states[offset], 30)
+        ]
         lines = [("SnapshotHeaderRecord", "{}"), *state, ("SnapshotFooterRecord", "{}")]
         for ordinal, (kind, payload) in enumerate(lines):
             place = (offset, ordinal, at.epoch, at.time, kind, 0, payload)
             made.append((world.cluster_id, file, rows.SNAPSHOT, *place))
     return made
+
+
+def _in_another_order(record: MetadataRecord) -> MetadataRecord:
+    """Kafka's snapshots have a broker's endpoints in the order of a hash map, not in that of its registration."""
+    if isinstance(record, records.RegisterBrokerRecord):
+        return replace(record, end_points=record.end_points[::-1])
+    return record

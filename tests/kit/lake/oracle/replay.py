@@ -1,7 +1,6 @@
-"""The slow, obvious way to the tables of brokers, topics and security: one record after another, in plain Python.
+"""A reader of worlds: what it knows of brokers, topics and security at each offset.
 
-:class:`Replay` keeps what somebody who reads a world's rows knows at each moment, and writes into a book each time
-something is told about a key.
+:class:`Replay` writes into a book each time that a record or a checkpoint describes a key.
 """
 
 from collections import defaultdict
@@ -11,13 +10,10 @@ from enum import IntEnum
 from typing import Any, Final
 from uuid import UUID
 
-from kit.lake.oracle_intervals import Book, Life
-from kit.lake.oracle_worlds import START, Entry, World, payload_of
-from pyspark_quorate import rows
-from pyspark_quorate.tables.lines import GAP_ORDINAL
+from kit.lake.oracle.intervals import Book, Interval
+from kit.lake.oracle.worlds import Entry, World
 from quorate_protocol.image import BrokerRegistration, ImageState, PartitionRegistration
 from quorate_protocol.image.security import quota_entity
-from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from quorate_protocol.records import generated as records
 from quorate_protocol.uuids import uuid_to_text
@@ -39,8 +35,8 @@ class Moment:
 
 
 def moments(world: World) -> Iterator[Moment]:
-    """What a reader sees in order. A checkpoint counts only where the log does not tell what came before."""
-    is_based = False  # whether a log from offset 0, or a checkpoint in this stretch, tells what there was
+    """What a reader sees in order. A checkpoint counts only where earlier records are missing."""
+    is_based = False  # whether a log from offset 0, or a checkpoint in this stretch, has the earlier state
     was_readable = False
     for offset in range(len(world.log) + 1):
         readable = offset in world.readable
@@ -58,37 +54,6 @@ def moments(world: World) -> Iterator[Moment]:
         was_readable = readable
 
 
-def timeline_lines(world: World) -> Iterator[tuple[Any, ...]]:
-    """The columns of the timeline, with the payload as text."""
-    run, first = (0, 0) if 0 in world.readable else (-1, -1)
-    for moment in moments(world):
-        offset, entry = moment.offset, moment.entry
-        if entry is None and offset != first:
-            run, first = run + 1, offset
-        if entry is not None:
-            if not isinstance(entry.record, records.NoOpRecord):
-                reported = (entry.epoch, entry.time, entry.type, 0, entry.payload)
-                yield (world.cluster_id, offset, 0, *reported, run, False)
-        elif moment.snapshot is None:
-            yield (world.cluster_id, offset, GAP_ORDINAL, None, START, rows.GAP, None, None, run, False)
-        else:
-            at = world.log[offset - 1]
-            state = [
-                (type(one).__name__, payload_of(_in_another_order(one)))
-                for one in image_to_records(world.states[offset], 30)
-            ]
-            lines = [("SnapshotHeaderRecord", "{}"), *state, ("SnapshotFooterRecord", "{}")]
-            for ordinal, (kind, payload) in enumerate(lines, start=-len(lines)):
-                yield (world.cluster_id, offset, ordinal, at.epoch, at.time, kind, 0, payload, run, True)
-
-
-def _in_another_order(record: records.MetadataRecord) -> records.MetadataRecord:
-    """Kafka's snapshots have a broker's endpoints in the order of a hash map, not in that of its registration."""
-    if isinstance(record, records.RegisterBrokerRecord):
-        return replace(record, end_points=record.end_points[::-1])
-    return record
-
-
 @dataclass(slots=True)
 class Broker:
     """What is known of a registration; None: a gap hides it."""
@@ -103,19 +68,23 @@ class Broker:
     cordoned: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, one: BrokerRegistration) -> "Broker":
+    def of(cls, registered: BrokerRegistration) -> "Broker":
         """All is known."""
         return cls(
-            epoch=one.epoch,
-            fenced=one.fenced,
-            in_shutdown=one.in_controlled_shutdown,
-            incarnation=uuid_to_text(one.incarnation_id),
-            rack=one.rack,
+            epoch=registered.epoch,
+            fenced=registered.fenced,
+            in_shutdown=registered.in_controlled_shutdown,
+            incarnation=uuid_to_text(registered.incarnation_id),
+            rack=registered.rack,
             endpoints=tuple(
-                sorted((p.name, p.host, p.port, p.security_protocol.name) for p in one.listeners.values())
+                sorted(
+                    (p.name, p.host, p.port, p.security_protocol.name) for p in registered.listeners.values()
+                )
             ),
-            log_dirs=texts(one.directories),
-            cordoned=None if one.cordoned_directories is None else texts(one.cordoned_directories),
+            log_dirs=texts(registered.directories),
+            cordoned=None
+            if registered.cordoned_directories is None
+            else texts(registered.cordoned_directories),
         )
 
     @property
@@ -136,23 +105,23 @@ class Partition:
     @property
     def state(self) -> State:
         """As the table has it."""
-        one, known = self.now, self.knows_epochs
+        now, known = self.now, self.knows_epochs
         return (
-            one.leader,
-            one.leader_epoch if known else None,
-            one.partition_epoch if known else None,
-            one.leader_recovery_state.name,
-            *(one.isr, one.replicas, one.adding_replicas, one.removing_replicas, one.elr, one.last_known_elr),
+            now.leader,
+            now.leader_epoch if known else None,
+            now.partition_epoch if known else None,
+            now.leader_recovery_state.name,
+            *(now.isr, now.replicas, now.adding_replicas, now.removing_replicas, now.elr, now.last_known_elr),
         )
 
 
 @dataclass(slots=True)
 class Replay:
-    """Everything that a reader of a world knows at some moment, and all that was told until then."""
+    """The state that a reader of a world knows, and the history of each key."""
 
     books: dict[str, Book] = field(default_factory=lambda: {name: Book() for name in BOOKS})
     ended_topics: dict[str, int] = field(default_factory=dict)
-    """Name -> how many gaps there were when a topic of that name was last told to be gone, with all its configs."""
+    """Name -> how many gaps there were when a topic of that name last ended, with all its configs."""
     topics: dict[UUID, str] = field(default_factory=dict)
     partitions: dict[tuple[UUID, int], Partition] = field(default_factory=dict)
     brokers: dict[int, Broker] = field(default_factory=dict)
@@ -162,7 +131,7 @@ class Replay:
     next_producer_id: int = 0
     blocks: list[Key] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
-    """Topic id -> name, of all topics that were ever told."""
+    """Topic id -> name, of all topics that ever existed."""
     partition_counts: dict[str, int] = field(default_factory=dict)
 
     def run(self, world: World) -> None:
@@ -179,41 +148,42 @@ class Replay:
                 for partition in self.partitions.values():
                     partition.knows_epochs = False
 
-    def lives(self, table: str) -> list[list[Life]]:
+    def intervals(self, table: str) -> list[list[Interval]]:
         """The intervals of each key, in order."""
-        of_key: dict[Key, list[Life]] = defaultdict(list)
-        for life in sorted(self.books[table].finish(), key=lambda one: one.from_offset):
-            of_key[life.key].append(life)
+        of_key: dict[Key, list[Interval]] = defaultdict(list)
+        for interval in sorted(self.books[table].finish(), key=lambda interval: interval.from_offset):
+            of_key[interval.key].append(interval)
         return list(of_key.values())
 
     def states(self) -> dict[str, dict[Key, State]]:
         """What is known now: book -> key -> state."""
         return {
-            "topics": {(uuid_to_text(one),): (name,) for one, name in self.topics.items()},
+            "topics": {(uuid_to_text(id_),): (name,) for id_, name in self.topics.items()},
             "partitions": {
-                (uuid_to_text(topic), number): one.state for (topic, number), one in self.partitions.items()
+                (uuid_to_text(topic), number): known.state
+                for (topic, number), known in self.partitions.items()
             },
-            "brokers": {(one,): broker.state for one, broker in self.brokers.items()},
+            "brokers": {(id_,): broker.state for id_, broker in self.brokers.items()},
             "configs": dict(self.configs),
-            "acls": {(uuid_to_text(one),): entry for one, entry in self.acls.items()},
+            "acls": {(uuid_to_text(id_),): entry for id_, entry in self.acls.items()},
             "quotas": {key: (value,) for key, value in self.quotas.items()},
         }
 
     def know(self, image: ImageState) -> None:
         """What is not in the image, is not there."""
-        self.topics = {one: topic.name for one, topic in image.topics.by_id.items()}
+        self.topics = {id_: topic.name for id_, topic in image.topics.by_id.items()}
         self.partitions = {
-            (one, number): Partition(partition)
-            for one, topic in image.topics.by_id.items()
+            (id_, number): Partition(partition)
+            for id_, topic in image.topics.by_id.items()
             for number, partition in topic.partitions.items()
         }
-        self.brokers = {one: Broker.of(broker) for one, broker in image.cluster.brokers.items()}
+        self.brokers = {id_: Broker.of(broker) for id_, broker in image.cluster.brokers.items()}
         self.configs = {
             (*kind_of(resource), name): (value, None)
             for resource, values in image.configs.items()
             for name, value in values.items()
         }
-        self.acls = {one: entry_of(entry) for one, entry in image.acls.items()}
+        self.acls = {id_: entry_of(entry) for id_, entry in image.acls.items()}
         self.quotas = {
             (entity, key): value
             for entity, values in image.client_quotas.items()
@@ -223,11 +193,11 @@ class Replay:
     def _restore(self, world: World, offset: int) -> None:
         """A checkpoint states everything."""
         image, time = world.states[offset], world.log[offset - 1].time
-        just_set = {key: one for key, one in self.configs.items() if one[1] == offset - 1}
+        just_set = {key: config for key, config in self.configs.items() if config[1] == offset - 1}
         self.know(image)
         self.configs |= just_set
-        for one, topic in image.topics.by_id.items():
-            self._name(one, topic.name, topic.partitions)
+        for id_, topic in image.topics.by_id.items():
+            self._name(id_, topic.name, topic.partitions)
         self._allocated(image.next_producer_id, image.next_producer_id, (time, offset - 1))
         for table, states in self.states().items():
             self.books[table].restate(states, time, offset)
@@ -254,9 +224,9 @@ class Replay:
                 # The end of a topic implies that none of its configs is left.
                 known = max(ended[key[1]], book.base)
                 book.seen[key] = max(book.seen.get(key, 0), known)
-            book.tell(key, after[table].get(key), entry.time, entry.offset)
+            book.set_state(key, after[table].get(key), entry.time, entry.offset)
 
-    # Each rule changes what is known, and gives the keys that the record tells about, by table.
+    # Each rule changes what is known, and returns the keys that the record describes, by table.
 
     def register_broker(self, entry: Entry) -> Any:
         self.brokers[entry.record.broker_id] = Broker.of(BrokerRegistration.from_record(entry.record))
@@ -302,15 +272,15 @@ class Replay:
         name = self.names.get(uuid_to_text(topic_id))
         if name is not None:
             self._forget(name)
-        self.partitions = {key: one for key, one in self.partitions.items() if key[0] != topic_id}
+        self.partitions = {key: known for key, known in self.partitions.items() if key[0] != topic_id}
         return ()
 
     def _forget(self, name: str) -> None:
         self.ended_topics[name] = len(self.books["topics"].gaps)
-        gone = {one for one, other in self.topics.items() if other == name}
-        self.topics = {one: other for one, other in self.topics.items() if one not in gone}
-        self.partitions = {key: one for key, one in self.partitions.items() if key[0] not in gone}
-        self.configs = {key: one for key, one in self.configs.items() if key[:2] != ("TOPIC", name)}
+        gone = {id_ for id_, other in self.topics.items() if other == name}
+        self.topics = {id_: other for id_, other in self.topics.items() if id_ not in gone}
+        self.partitions = {key: known for key, known in self.partitions.items() if key[0] not in gone}
+        self.configs = {key: config for key, config in self.configs.items() if key[:2] != ("TOPIC", name)}
 
     def create_partition(self, entry: Entry) -> Any:
         key = (entry.record.topic_id, entry.record.partition_id)
@@ -421,4 +391,4 @@ def entry_of(entry: Any) -> tuple[Any, ...]:
 
 def name_in(kind: type[IntEnum], number: int) -> str:
     """The name of a number; the number where it has none."""
-    return next((one.name for one in kind if one.value == number), str(number))
+    return next((member.name for member in kind if member.value == number), str(number))

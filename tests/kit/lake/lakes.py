@@ -1,0 +1,63 @@
+"""Lakes of tests: made without Spark, and what is stored in them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark_quorate.jobs.lake import Change, Lake
+from pyspark_quorate.jobs.table_reader import read_table
+from pyspark_quorate.source.options import parse_options
+from pyspark_quorate.source.reader import MetadataLogReader
+from pyspark_quorate.stored.files import COMMIT, folder_name, folders
+from pyspark_quorate.stored.row_reader import StoredRows
+
+PARTITION_BYTES = "20000"
+
+
+def read_rows(logs: Path, cluster_id: str | None = None) -> list[pa.RecordBatch]:
+    """The rows of all metadata logs below a directory. `cluster_id` is for logs without meta.properties."""
+    options = {"path": str(logs), "noOps": "true", "partitionBytes": PARTITION_BYTES}
+    reader = MetadataLogReader(parse_options(options | ({"clusterId": cluster_id} if cluster_id else {})))
+    return [batch for part in reader.partitions() for batch in reader.read(part)]
+
+
+def store_rows(where: Path, logs: Path, cluster_id: str, *, parts: int = 1) -> None:
+    """Make a lake at `where` with the rows of all metadata logs below `logs`, as an older version stored them.
+
+    It has no tables, and `parts` files that are not sorted: the first file has the last rows.
+    """
+    batches = read_rows(logs, cluster_id)
+    with Lake.writing(str(where)) as lake:
+        folder = lake.rows / folder_name(cluster_id)
+        folder.mkdir(parents=True)
+        table = pa.Table.from_batches(batches).drop(["cluster_id"])
+        table = table.append_column(COMMIT, pa.repeat(pa.scalar(1, pa.int64()), len(table)))
+        for place, rows in enumerate(_slices(table, parts)):
+            pq.write_table(rows, folder / f"{place}.parquet")
+        lake.commit(Change(), replace(lake.state, clusters={cluster_id: 1}))
+
+
+def _slices(table: pa.Table, parts: int) -> Iterator[pa.Table]:
+    size = -(-len(table) // parts)
+    for part in reversed(range(parts)):
+        yield table.slice(part * size, size)
+
+
+def gaps_of(lake: Lake, reason: str) -> int:
+    """The number of stored gaps with this reason, void or not."""
+    found = [StoredRows(folder).gaps() for folder in folders(lake.rows).values()]
+    return sum(pc.sum(pc.equal(gaps.column("type"), reason)).as_py() or 0 for gaps in found)
+
+
+def stored_lines(lake: Path, tables: str) -> dict[str, list[str]]:
+    """The rows of a lake's tables (a comma-separated list); of gaps, those that hide records."""
+    found = Lake.open(str(lake))
+    lines = {}
+    for name in tables.split(","):
+        read = read_table(found, name)
+        assert read is not None
+        lines[name] = sorted(repr(row) for row in read.rows if row.get("hides_records", True))
+    return lines
