@@ -12,7 +12,7 @@ from kit.lake.fold import Row, assert_promises, assert_same, fold_rows
 from kit.lake.lakes import read_rows
 from kit.lake.oracle import sources
 from kit.lake.oracle.metadata_tables import TABLES as EXPECTED
-from kit.lake.oracle.replay import REDACTED, Replay, moments
+from kit.lake.oracle.replay import REDACTED, Replay
 from kit.lake.oracle.worlds import World, make_world, rows_of, world_of
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS
@@ -59,7 +59,7 @@ def test_tables_are_what_a_slow_replay_makes(seed: int, length: int) -> None:
     assert_tables_of(world, made, COMPARED)
     of_sources = {
         "records": sources.records(raw),
-        "gaps": sources.gaps(world.cluster_id, world.log, world.readable, moments(world), {}),
+        "gaps": sources.gaps(world, {}),
     }
     for table in TABLES:
         if table.name in of_sources:

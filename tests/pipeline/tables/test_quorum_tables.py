@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kit.lake.fold import assert_promises, assert_same, fold_rows, instant, timelines
 from kit.lake.oracle import sources
 from kit.lake.oracle.quorum_tables import addresses, blockers, intervals, leaderships
-from kit.lake.oracle.quorums import Quorum, make_quorum, moments, timeline_lines
+from kit.lake.oracle.quorums import Quorum, make_quorum, timeline_lines
 from pyspark_quorate import rows
 from pyspark_quorate.tables.advertised_addresses import REUSE_WINDOW
 from pyspark_quorate.tables.contract import Line
@@ -24,9 +24,7 @@ CHECKS: dict[str, Callable[[Quorum], Iterable[Any]]] = {
     "leadership": lambda quorum: (interval.line for interval in leaderships(quorum)),
     "upgrade_blockers": blockers,
     "advertised_addresses": lambda quorum: addresses(quorum, REUSE_WINDOW),
-    "gaps": lambda quorum: sources.gaps(
-        quorum.cluster_id, quorum.log, quorum.readable, moments(quorum), quorum.dead
-    ),
+    "gaps": lambda quorum: sources.gaps(quorum, quorum.dead),
     "records": lambda quorum: sources.records(quorum.rows),
 }
 OPEN_COLUMNS = {

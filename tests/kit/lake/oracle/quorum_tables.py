@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kit.lake.oracle.intervals import Book, Interval, Key, State
-from kit.lake.oracle.quorums import Entry, Quorum, history
+from kit.lake.oracle.quorums import Entry, Quorum, snapshot_lines, valid_moments
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
 
@@ -49,15 +49,15 @@ def _registration(payload: dict[str, Any]) -> State:
 def intervals(quorum: Quorum, role: str) -> list[Interval]:
     """The intervals of controllers, brokers, features or voters."""
     book = Book()
-    for _, moment in history(quorum):
-        if moment.snapshot is not None:
+    for _, moment in valid_moments(quorum):
+        if moment.is_snapshot:
             states = {
                 key: state
-                for entry in moment.snapshot
+                for entry in snapshot_lines(quorum, moment.offset)
                 for key, state in states_of(entry, role)
                 if state is not None
             }
-            book.restate(states, quorum.log[moment.offset - 1].time, moment.offset)
+            book.restate(states, quorum.time_of(moment), moment.offset)
         elif moment.entry is None:
             book.gap(moment.offset)
         else:
@@ -79,10 +79,10 @@ def _replay(book: Book, entry: Entry, role: str) -> None:
 def leaderships(quorum: Quorum) -> list[Interval]:
     """The intervals of leaders, which snapshots lack."""
     book, epoch = Book(), None
-    for _, moment in history(quorum):
+    for _, moment in valid_moments(quorum):
         entry = moment.entry
         if entry is None:
-            if moment.snapshot is None:
+            if moment.is_gap:
                 book.gap(moment.offset)
         elif entry.epoch != epoch:
             epoch = entry.epoch
@@ -148,10 +148,10 @@ def _span(quorum: Quorum, first: int, end: int | None) -> tuple[Any, ...]:
 def _gap_ends(quorum: Quorum) -> list[int]:
     """The offsets at which gaps end; of a gap that a snapshot bridges, that of the last record in the snapshot."""
     ends: list[int] = []
-    for _, moment in history(quorum):
-        if moment.snapshot is not None and ends and ends[-1] == moment.offset:
+    for _, moment in valid_moments(quorum):
+        if moment.is_snapshot and ends and ends[-1] == moment.offset:
             ends[-1] -= 1
-        elif moment.snapshot is None and moment.entry is None:
+        elif moment.is_gap:
             ends.append(moment.offset)
     return ends
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from kit.lake.oracle.history import History, Moment
 from pyspark_quorate import rows
 
 START: Final = datetime(2026, 1, 31, 23, 50, tzinfo=UTC)
@@ -34,26 +35,12 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Quorum:
-    """What happened in one cluster, and what can be read of it."""
+class Quorum(History):
+    """The history of several nodes, some of which lead and lose."""
 
-    cluster_id: str
-    log: list[Entry] = field(default_factory=list)
-    readable: set[int] = field(default_factory=set)
-    snapshots: set[int] = field(default_factory=set)
-    """End offsets of the whole checkpoints."""
     dead: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Epoch that lost -> its first and end offset."""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What a reader finds at an offset: a gap (neither), a snapshot (its lines), or a record."""
-
-    offset: int
-    entry: Entry | None = None
-    snapshot: list[Entry] | None = None
 
 
 # What happens
@@ -264,29 +251,11 @@ def _snapshot_key(entry: Entry) -> tuple[Any, bool]:
 # The reader
 
 
-def moments(quorum: Quorum) -> Iterator[Moment]:
-    """What a reader finds from offset 0 on; snapshots only where they add information."""
-    is_hidden, is_based = False, True
-    for offset in range(len(quorum.log) + 1):
-        if offset in quorum.snapshots and (is_hidden or not is_based):
-            if is_hidden:
-                yield Moment(offset)
-            yield Moment(offset, snapshot=snapshot_lines(quorum, offset))
-            is_hidden, is_based = False, True
-        if offset in quorum.readable:
-            if is_hidden:
-                yield Moment(offset)
-                is_hidden, is_based = False, False
-            yield Moment(offset, entry=quorum.log[offset])
-        else:
-            is_hidden = True
-
-
 def runs(quorum: Quorum) -> Iterator[list[Moment]]:
     """The moments, cut where a gap ends and where a snapshot stands."""
     run: list[Moment] = []
-    for moment in moments(quorum):
-        begins = moment.entry is None and not (moment.snapshot is not None and run and run[-1].entry is None)
+    for moment in quorum.moments():
+        begins = moment.entry is None and not (moment.is_snapshot and run and run[-1].entry is None)
         if begins and run:
             yield run
             run = []
@@ -319,10 +288,10 @@ def _begins_in_transaction(entries: list[Entry]) -> bool:
     return bool(brackets) and brackets[0] == BRACKETS[2]
 
 
-def history(quorum: Quorum) -> Iterator[tuple[int, Moment]]:
+def valid_moments(quorum: Quorum) -> Iterator[tuple[int, Moment]]:
     """The number of the run with its valid history: gaps, snapshots, and records that count."""
     for number, run in enumerate(runs(quorum)):
-        is_based = run[0].offset == 0 or any(moment.snapshot is not None for moment in run)
+        is_based = run[0].offset == 0 or any(moment.is_snapshot for moment in run)
         entries = [moment.entry for moment in run if moment.entry]
         counted = {id(entry) for entry in effective(entries, is_based=is_based)}
         for moment in run:
@@ -333,16 +302,17 @@ def history(quorum: Quorum) -> Iterator[tuple[int, Moment]]:
 def timeline_lines(quorum: Quorum) -> list[tuple[Any, ...]]:
     """(offset, ordinal, epoch, time, type, payload, run, is_snapshot) of each line."""
     lines: list[tuple[Any, ...]] = []
-    for run, moment in history(quorum):
+    for run, moment in valid_moments(quorum):
         if moment.entry is not None:
             entry = moment.entry
             lines.append((entry.offset, 0, entry.epoch, entry.time, entry.type, entry.payload, run, False))
-        elif moment.snapshot is not None:
-            size = len(moment.snapshot)
+        elif moment.is_snapshot:
+            snapshot = snapshot_lines(quorum, moment.offset)
+            size = len(snapshot)
             last = quorum.log[moment.offset - 1]
             lines += [
                 (moment.offset, number - size, last.epoch, last.time, entry.type, entry.payload, run, True)
-                for number, entry in enumerate(moment.snapshot)
+                for number, entry in enumerate(snapshot)
             ]
         else:
             lines.append((moment.offset, GAP_ORDINAL, None, None, rows.GAP, None, run, False))

@@ -4,7 +4,6 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -23,35 +22,6 @@ State = tuple[Any, ...] | None
 """What a table shows of a key; None: it is not there."""
 REDACTED: Final = "[redacted]"
 BOOKS: Final = ("topics", "partitions", "brokers", "configs", "acls", "quotas")
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Something that a reader finds: a gap (neither), a checkpoint (`snapshot`) or a record (`entry`)."""
-
-    offset: int
-    snapshot: int | None = None
-    entry: Entry | None = None
-
-
-def moments(world: World) -> Iterator[Moment]:
-    """What a reader sees in order. A checkpoint counts only where earlier records are missing."""
-    is_based = False  # whether a log from offset 0, or a checkpoint in this stretch, has the earlier state
-    was_readable = False
-    for offset in range(len(world.log) + 1):
-        readable = offset in world.readable
-        continues = was_readable
-        if not continues:
-            is_based = offset == 0
-            in_hole = not readable
-            if (readable and offset > 0) or (in_hole and offset in world.snapshots):
-                yield Moment(offset)
-        if offset in world.snapshots and not is_based:
-            yield Moment(offset, snapshot=offset)
-            is_based = True
-        if readable:
-            yield Moment(offset, entry=world.log[offset])
-        was_readable = readable
 
 
 @dataclass(slots=True)
@@ -136,9 +106,9 @@ class Replay:
 
     def run(self, world: World) -> None:
         """Reads all of it."""
-        for moment in moments(world):
-            if moment.snapshot is not None:
-                self._restore(world, moment.snapshot)
+        for moment in world.moments():
+            if moment.is_snapshot:
+                self._restore(world, moment.offset)
             elif moment.entry is not None:
                 if moment.entry.record is not None:
                     self._apply(moment.entry)

@@ -2,10 +2,10 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
+from kit.lake.oracle.history import History, Moment
 from pyspark_quorate import rows
 
 Row = tuple[Any, ...]
@@ -17,17 +17,6 @@ REPORTED: Final = (
     (rows.UNKNOWN_RECORD, 10**6, 10**6 + 1),
 )
 """Reason, first offset and end offset of gaps that a source reported."""
-
-
-class Event(Protocol):
-    """A record, a checkpoint or (neither) the end of a gap, as a reader finds them in order."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def entry(self) -> Any: ...
-    @property
-    def snapshot(self) -> Any: ...
 
 
 class Gap(NamedTuple):
@@ -81,57 +70,43 @@ def _is_whole(lines: dict[int, Row]) -> bool:
     return any(line[7] == FOOTER and len(lines) == ordinal + 1 for ordinal, line in lines.items())
 
 
-def gaps(
-    cluster_id: str,
-    log: list[Any],
-    readable: Collection[int],
-    found: Iterable[Event],
-    lost: Mapping[int, tuple[int, int]],
-) -> set[Row]:
-    """The columns of table `gaps` but the cluster's id.
-
-    `log`: what was appended; `readable`: offsets that some file has; `lost`: epochs of leaders that lost, with their
-    first and end offset.
-    """
-    events = [event for event in found if event.entry is not None or event.snapshot is not None]
-    every = [Gap(reason, source_of(cluster_id), first, end, None, "d") for reason, first, end in REPORTED]
+def gaps(history: History, lost: Mapping[int, tuple[int, int]]) -> set[Row]:
+    """The columns of table `gaps` but the cluster's id. `lost`: first and end offset of the epochs that lost."""
+    found = [moment for moment in history.moments() if not moment.is_gap]
+    file = source_of(history.cluster_id)
+    every = [Gap(reason, file, first, end, None, "d") for reason, first, end in REPORTED]
     end = 0
-    for event in events:
-        if event.offset > end:
+    for moment in found:
+        if moment.offset > end:
             detail = "nothing that was read has these offsets"
-            every.append(Gap(rows.MISSING_OFFSETS, None, end, event.offset, None, detail))
-        end = event.offset + (event.entry is not None)
+            every.append(Gap(rows.MISSING_OFFSETS, None, end, moment.offset, None, detail))
+        end = moment.offset + (not moment.is_snapshot)
     for epoch, (first, end) in lost.items():
         detail = f"{end - first} records of epoch {epoch} did not count: a later leader did not have them"
         every.append(Gap(rows.TRUNCATED_EPOCH, None, first, end, epoch, detail))
-    return {_with_context(gap, log, readable, events) for gap in every}
+    return {_with_context(gap, history, found) for gap in every}
 
 
-def _with_context(gap: Gap, log: list[Any], readable: Collection[int], events: list[Event]) -> Row:
+def _with_context(gap: Gap, history: History, found: list[Moment]) -> Row:
     if gap.first is None:
         return (*gap, None, None, None, None, None)
     behind = gap.first + 1 if gap.end is None else gap.end
     is_lost = gap.reason == rows.TRUNCATED_EPOCH
-    hides = not is_lost and not all(offset in readable for offset in range(gap.first, behind))
+    hides = not is_lost and not history.readable.issuperset(range(gap.first, behind))
     bridges = [
-        event.offset
-        for event in events
-        if event.snapshot is not None
-        and event.offset >= behind
-        and all(offset in readable for offset in range(behind, event.offset))
+        moment.offset
+        for moment in found
+        if moment.is_snapshot
+        and moment.offset >= behind
+        and history.readable.issuperset(range(behind, moment.offset))
     ]
-    before = [_time(event, log) for event in events if _place(event) < gap.first]
-    after = [_time(event, log) for event in events if _place(event) > behind - 1]
+    before = [history.time_of(moment) for moment in found if _place(moment) < gap.first]
+    after = [history.time_of(moment) for moment in found if _place(moment) > behind - 1]
     not_before, not_after = before[-1] if before else None, after[0] if after else None
     bridged_at = min(bridges, default=None) if hides else None
     return (*gap, hides, bridged_at, not_before, not_after, not_after or not_before)
 
 
-def _place(event: Event) -> float:
+def _place(moment: Moment) -> float:
     """A checkpoint is between the last record in it and the next one."""
-    return event.offset if event.entry is not None else event.offset - 0.5
-
-
-def _time(event: Event, log: list[Any]) -> datetime:
-    time: datetime = log[event.offset - (event.entry is None)].time
-    return time
+    return moment.offset - 0.5 * moment.is_snapshot

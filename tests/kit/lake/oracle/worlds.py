@@ -1,7 +1,6 @@
 """Random clusters: what was appended, and which of it is readable afterwards.
 
-A :class:`World` has the truth: every record with its state before and after, which offsets can still be read, and
-where there are checkpoints.
+A :class:`World` has every record with the state before and after it.
 """
 
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from kit.lake.oracle.history import History
 from pyspark_quorate import rows
 from quorate_protocol import features
 from quorate_protocol.image import ImageState, MetadataImage
@@ -73,17 +73,11 @@ class Entry:
 
 
 @dataclass(slots=True)
-class World:
-    """One cluster: its log, the state before each offset, and which of both can be read."""
+class World(History):
+    """The history of one node, with all states."""
 
-    cluster_id: str
-    log: list[Entry] = field(default_factory=list)
     states: list[ImageState] = field(default_factory=list)
     """By offset: the state of all records below it; one more than there are entries."""
-    readable: set[int] = field(default_factory=set)
-    """Offsets that some directory has."""
-    snapshots: set[int] = field(default_factory=set)
-    """End offsets of the checkpoints."""
 
 
 class RecordMaker:
