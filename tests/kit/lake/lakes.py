@@ -7,21 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from kit.lake.directories import read_rows
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.table_reader import read_table
-from pyspark_quorate.source.options import parse_options
-from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.stored.files import COMMIT, folder_name, folders
 from pyspark_quorate.stored.row_reader import StoredRows
-
-PARTITION_BYTES = "20000"
-
-
-def read_rows(logs: Path, cluster_id: str | None = None) -> list[pa.RecordBatch]:
-    """The rows of all metadata logs below a directory. `cluster_id` is for logs without meta.properties."""
-    options = {"path": str(logs), "noOps": "true", "partitionBytes": PARTITION_BYTES}
-    reader = MetadataLogReader(parse_options(options | ({"clusterId": cluster_id} if cluster_id else {})))
-    return [batch for part in reader.partitions() for batch in reader.read(part)]
 
 
 def store_rows(where: Path, logs: Path, cluster_id: str, *, parts: int = 1) -> None:
@@ -29,7 +19,7 @@ def store_rows(where: Path, logs: Path, cluster_id: str, *, parts: int = 1) -> N
 
     It has no tables, and `parts` files that are not sorted: the first file has the last rows.
     """
-    batches = read_rows(logs, cluster_id)
+    batches = read_rows(logs, clusterId=cluster_id, noOps="true", partitionBytes="20000")
     with Lake.writing(str(where)) as lake:
         folder = lake.rows / folder_name(cluster_id)
         folder.mkdir(parents=True)

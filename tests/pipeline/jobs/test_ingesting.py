@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from kit.cluster import DIE_WITH_PARENT
+from kit.lake.directories import CLUSTER, write_directory
 from kit.lake.lakes import gaps_of
 from kit.metadata import scram_keys
 from kit.secret_search import PARQUET, files_below, homes_of
@@ -35,18 +36,16 @@ PLANTED = "__transaction_state"
 TABLES = "records,gaps"
 DELTA_TABLES = f"{TABLES},controller_registrations"
 START_TIMEOUT_S = 240
-CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 
 def node(where: Path, name: str, *, cut_bytes: int = 0, cluster_id: str = CLUSTER) -> Path:
     """A node's log directory with a log that stock Kafka wrote; its last bytes are cut off."""
-    partition = where / name / "__cluster_metadata-0"
-    partition.mkdir(parents=True, exist_ok=True)
-    (where / name / "meta.properties").write_text(f"cluster.id={cluster_id}\nnode.id=3000\nversion=1\n")
+    files = {}
     for file in (GOLDEN / "current").iterdir():
         if file.name.startswith("0000") and not (cut_bytes and file.suffix == ".checkpoint"):
             content = file.read_bytes()
-            (partition / file.name).write_bytes(content[: len(content) - cut_bytes])
+            files[file.name] = content[: len(content) - cut_bytes]
+    write_directory(where / name, files, cluster_id)
     return where / name
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.cluster import DIE_WITH_PARENT
+from kit.lake.directories import CLUSTER
 from kit.spark import JVM
 from quorate_operator.runtime.local.layout import QUORATE
 
@@ -14,7 +15,6 @@ pytestmark = pytest.mark.timeout(600)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "current"
 JOB_TIMEOUT_S = 300
-CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 
 def ingest(where: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from kit.lake.directories import write_directory
 from pyspark_quorate.jobs.ingest import Place, find_places, with_read
 from pyspark_quorate.jobs.state import LakeError, Read
 from pyspark_quorate.jobs.tail import next_build_s
@@ -11,16 +12,11 @@ from pyspark_quorate.jobs.tail import next_build_s
 
 def directory(where: Path, *names: str) -> Path:
     """A metadata log with files of some bytes."""
-    partition = where / "__cluster_metadata-0"
-    partition.mkdir(parents=True, exist_ok=True)
-    (where / "meta.properties").write_text("cluster.id=4L6g3nShT-eMCtK--X86sw\n")
-    for name in names:
-        (partition / name).write_bytes(b"12345678")
-    return partition
+    return write_directory(where, dict.fromkeys(names, b"12345678"))
 
 
 def known_of(places: list[Place]) -> dict[str, str]:
-    """What is with_read after places were read."""
+    """The files that are known after places were read."""
     return {address: mark for place in places for address, mark in place.files.items()}
 
 

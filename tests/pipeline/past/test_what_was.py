@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.lake.directories import CLUSTER
 from kit.lake.lakes import store_rows
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.state import LakeError
@@ -16,7 +17,6 @@ from quorate_protocol.image.loading import NotedImage
 from typer.testing import CliRunner
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "current"
-CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 
 @pytest.fixture(scope="module")

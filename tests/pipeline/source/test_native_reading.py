@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.entities import entities_of
 from kit.fuzz.mutations import mutated
+from kit.lake.directories import read_rows
 from pyspark_quorate.rows import SCHEMA
 from pyspark_quorate.source import framing, record_decoder, runs
 from pyspark_quorate.source.batch_scanner import BatchScanner
 from pyspark_quorate.source.columns import program_of
-from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.payload import NO_OP, RECORD_NAMES
-from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.source.record_decoder import Origin, RowReader
 from pyspark_quorate.source.selection import Selection
 from quorate_protocol.records.batch import build_batch
@@ -89,10 +88,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(directory: Path) -> pa.Table:
-    """All rows of a directory, as the tasks of a job would make them."""
-    reader = MetadataLogReader(parse_options({"path": str(directory), "noOps": "true"}))
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    return pa.Table.from_batches(batches).combine_chunks()
+    """All rows of a directory."""
+    return pa.Table.from_batches(read_rows(directory, noOps="true")).combine_chunks()
 
 
 def test_a_history_has_the_same_rows(history: Path) -> None:

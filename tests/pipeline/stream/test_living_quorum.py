@@ -11,12 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kit.cluster import Cluster
+from kit.lake.directories import read_rows
 from kit.metadata import start_offset
 from kit.waiting import eventually
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark_quorate.source.follow_feed import FollowError
-from pyspark_quorate.source.options import parse_options
-from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.source.stream import QuorumStreamReader
 from quorate_protocol.properties import format_properties
 
@@ -65,8 +64,7 @@ def as_rows(batches: Any) -> Rows:
 
 def rows_of_directory(directory: Path) -> Rows:
     """What the reader of directories has of one."""
-    reader = MetadataLogReader(parse_options({"path": str(directory), "noOps": "true"}))
-    return [row for partition in reader.partitions() for row in as_rows(reader.read(partition))]
+    return as_rows(read_rows(directory, noOps="true"))
 
 
 def of_kind(rows: Rows, kind: str) -> Rows:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.lake.directories import read_rows
 from kit.lake.fold import Row, assert_promises, assert_same, fold_rows
-from kit.lake.lakes import read_rows
 from kit.lake.oracle import sources
 from kit.lake.oracle.metadata_tables import TABLES as EXPECTED
 from kit.lake.oracle.replay import REDACTED, Replay
@@ -102,7 +102,7 @@ def cluster_id_of(directory: Path) -> str:
 
 def raw_rows(directory: Path) -> list[tuple[Any, ...]]:
     """The rows of the source."""
-    return [tuple(row.values()) for batch in read_rows(directory) for row in batch.to_pylist()]
+    return [tuple(row.values()) for batch in read_rows(directory, noOps="true") for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("name", ["oldest", "current", "4.4.0/oldest", "4.4.0/current"])
