@@ -1,4 +1,4 @@
-"""What an ingest reads: what is new, from the first offset that is."""
+"""The files that an ingest reads, from the first new offset on."""
 
 import os
 from pathlib import Path
