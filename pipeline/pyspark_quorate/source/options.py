@@ -13,18 +13,17 @@ NONE: Final = "none"
 SNAPSHOTS: Final = (ALL, NEWEST, NONE)
 
 _NAMES: Final = (
-    *(
-        "path",
-        "paths",
-        "clusters",
-        "clusterId",
-        "recordTypes",
-        "startOffset",
-        "endOffset",
-        "snapshots",
-        "noOps",
-    ),
-    *("partitionBytes", "pushFilters"),
+    "path",
+    "paths",
+    "clusters",
+    "clusterId",
+    "recordTypes",
+    "startOffset",
+    "endOffset",
+    "snapshots",
+    "noOps",
+    "partitionBytes",
+    "pushFilters",
 )
 _LONG_MAX: Final = 2**63 - 1
 _PARTITION_BYTES_DEFAULT: Final = 16 * 1024 * 1024

@@ -262,7 +262,9 @@ class RowReader:
             arrow_of(ordinal, pa.int32()),
             arrow_of(epoch.astype(np.int32), pa.int32()),
             pa.nulls(count, time_type) if time is None else arrow_of(time, time_type),
-            *(types, versions, payloads),
+            types,
+            versions,
+            payloads,
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 
@@ -302,7 +304,15 @@ def gap_rows(origin: Origin, gaps: Iterable[Gap]) -> Iterator[pa.RecordBatch]:
     """Gaps as rows, in one batch; nothing without gaps."""
     lines = [
         (
-            *(origin.cluster_id, origin.source, rows.GAP, gap.offset, 0, gap.epoch, None, gap.reason, None),
+            origin.cluster_id,
+            origin.source,
+            rows.GAP,
+            gap.offset,
+            0,
+            gap.epoch,
+            None,
+            gap.reason,
+            None,
             json.dumps({"endOffset": gap.end_offset, "detail": gap.detail}),
         )
         for gap in gaps

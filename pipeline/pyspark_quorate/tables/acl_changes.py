@@ -61,7 +61,8 @@ def _entry(fields: Fields) -> State:
         _name_of(ResourceType, fields["resourceType"]),
         fields["resourceName"],
         _name_of(PatternType, fields["patternType"]),
-        *(fields["principal"], fields["host"]),
+        fields["principal"],
+        fields["host"],
         _name_of(AclOperation, fields["operation"]),
         _name_of(AclPermissionType, fields["permissionType"]),
     )

@@ -212,8 +212,15 @@ class IntervalTracker:
         assert entry.state is not None
         through = self._gap_ends.is_within(entry.from_offset, to_offset)
         return Interval(
-            *(key, entry.state, entry.valid_from, valid_to, entry.from_offset, to_offset),
-            *(entry.from_exact, to_exact, through),
+            key=key,
+            state=entry.state,
+            valid_from=entry.valid_from,
+            valid_to=valid_to,
+            from_offset=entry.from_offset,
+            to_offset=to_offset,
+            from_exact=entry.from_exact,
+            to_exact=to_exact,
+            through_gap=through,
         )
 
 

@@ -49,8 +49,16 @@ class IsrChanges(PartitionRows):
         change = "shrink" if not joined else "expand" if not left else "swap"
         self.add(
             interval.key,
-            *(interval.valid_from, interval.from_offset, change, sorted(left), sorted(joined)),
-            *(after.isr, after.replicas, before.leader, after.leader, after.leader != before.leader),
+            interval.valid_from,
+            interval.from_offset,
+            change,
+            sorted(left),
+            sorted(joined),
+            after.isr,
+            after.replicas,
+            before.leader,
+            after.leader,
+            after.leader != before.leader,
             interval.from_exact,
         )
 

@@ -55,6 +55,15 @@ SCHEMA: Final = schema(
     *INTERVAL_COLUMNS,
 )
 
+_LISTS: Final = (
+    "isr",
+    "replicas",
+    "addingReplicas",
+    "removingReplicas",
+    "eligibleLeaderReplicas",
+    "lastKnownElr",
+)
+"""Fields of a PartitionRecord, in the order of the columns."""
 _RECORD: Final = "PartitionRecord"
 _CHANGE: Final = "PartitionChangeRecord"
 _CLEAR: Final = "ClearElrRecord"
@@ -169,13 +178,7 @@ def _complete_partition(line: Line) -> _Partition:
         fields["leader"],
         *epochs,
         _recovery_name(fields.get("leaderRecoveryState")),
-        *(
-            tuple(fields.get(name) or ())
-            for name in (
-                *("isr", "replicas", "addingReplicas", "removingReplicas"),
-                *("eligibleLeaderReplicas", "lastKnownElr"),
-            )
-        ),
+        *(tuple(fields.get(name) or ()) for name in _LISTS),
     )
     return _Partition(state, line.run, *epochs)
 

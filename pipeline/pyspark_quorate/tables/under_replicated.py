@@ -107,13 +107,15 @@ class UnderReplicated(PartitionRows):
             self._complete(interval.key, now)
 
     def _complete(self, key: Key, risk: _Risk) -> None:
-        first, last = risk.first, risk.last
-        self.add(
-            key,
-            *(risk.is_under_replicated, risk.is_offline, risk.isr_size_min, risk.replication_factor),
-            *(sorted(risk.missing), first.valid_from, last.valid_to, first.from_offset, last.to_offset),
-            *(first.from_exact, last.to_exact, risk.through_gap),
-        )
+        last = risk.last
+        span = risk.first._replace(
+            valid_to=last.valid_to,
+            to_offset=last.to_offset,
+            to_exact=last.to_exact,
+            through_gap=risk.through_gap,
+        ).span
+        state = (risk.is_under_replicated, risk.is_offline, risk.isr_size_min, risk.replication_factor)
+        self.add(key, *state, sorted(risk.missing), *span)
 
 
 TABLE: Final = Table(
