@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark_quorate.jobs import store_tasks, table_build
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError, Read, State
+from pyspark_quorate.jobs.state import LakeError, LakeState, Read
 from pyspark_quorate.source.layout import (
     LayoutError,
     MetadataDirectory,
@@ -125,7 +125,7 @@ def _pieces(places: Sequence[Place]) -> tuple[list[Piece], dict[str, int]]:
     return pieces, starts
 
 
-def _state(state: State, places: Sequence[Place], clusters: set[str]) -> State:
+def _state(state: LakeState, places: Sequence[Place], clusters: set[str]) -> LakeState:
     commit = state.commit + 1
     reads = dict(state.reads)
     files = dict(state.files)

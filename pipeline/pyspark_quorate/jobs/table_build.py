@@ -15,7 +15,7 @@ from pyspark_quorate.jobs import fold_tasks
 from pyspark_quorate.jobs.fold_tasks import stored_fields
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError, State, TableState
+from pyspark_quorate.jobs.state import LakeError, LakeState, TableState
 from pyspark_quorate.rows import nullable
 from pyspark_quorate.stored.files import folders
 from pyspark_quorate.tables.contract import Table
@@ -132,7 +132,7 @@ def _change(lake: Lake, tables: Sequence[Table], clusters: frozenset[str]) -> Ch
     return Change(place=place, remove=remove, deltas=deltas)
 
 
-def _state(state: State, tables: Sequence[Table], clusters: frozenset[str]) -> State:
+def _state(state: LakeState, tables: Sequence[Table], clusters: frozenset[str]) -> LakeState:
     made = dict(state.tables)
     for table in tables:
         before = made.get(table.name)

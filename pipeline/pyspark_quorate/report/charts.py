@@ -51,7 +51,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Series:
     """A number over time: it is `value` from `time` on."""
 
     name: str
@@ -60,7 +60,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Period:
     """The period that a chart shows."""
 
     since: datetime
@@ -76,7 +76,7 @@ class Picture:
 
 
 def draw_bars(
-    bars: Sequence[Bar], span: Span, legend: Sequence[tuple[str, str]], title: str, description: str
+    bars: Sequence[Bar], span: Period, legend: Sequence[tuple[str, str]], title: str, description: str
 ) -> Picture:
     """Draw lanes with bars, in the order of their first bar. `legend` has (colour, meaning) pairs."""
     lanes, shown, left_out = _bounded(bars)
@@ -113,7 +113,7 @@ def draw_bars(
     return Picture(_drawn(plan, span, texts, legend, _Words(title, description)), left_out)
 
 
-def draw_lines(lines: Sequence[Line], span: Span, title: str, description: str) -> Picture:
+def draw_lines(lines: Sequence[Series], span: Period, title: str, description: str) -> Picture:
     """Draw numbers over time as steps, filled down to zero."""
 
     def draw(axes: Any) -> None:
@@ -136,7 +136,7 @@ def draw_lines(lines: Sequence[Line], span: Span, title: str, description: str) 
     return Picture(_drawn(plan, span, [], legend, _Words(title, description)), None)
 
 
-def thinned(points: Sequence[tuple[datetime, int]], span: Span) -> list[tuple[datetime, int]]:
+def thinned(points: Sequence[tuple[datetime, int]], span: Period) -> list[tuple[datetime, int]]:
     """About `POINTS_MAX` points at most: the highest and the last of each slice of time."""
     if len(points) <= POINTS_MAX:
         return list(points)
@@ -189,7 +189,7 @@ class _Words:
 
 def _drawn(
     plan: Callable[[float], _Plan],
-    span: Span,
+    span: Period,
     texts: Sequence[str],
     legend: Sequence[tuple[str, str]],
     words: _Words,
@@ -200,7 +200,7 @@ def _drawn(
     }
 
 
-def _draw(plan: _Plan, span: Span, width: float, legend: Sequence[tuple[str, str]]) -> str:
+def _draw(plan: _Plan, span: Period, width: float, legend: Sequence[tuple[str, str]]) -> str:
     from matplotlib import dates, rc_context  # noqa: PLC0415 - takes a second, and only reports need it
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415

@@ -117,8 +117,8 @@ def _number_reader(kafka_type: str) -> Reader:
     return read
 
 
-def _numbers(taken: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> pa.StringArray:
-    native = taken.view(dtype).ravel().astype(dtype.newbyteorder("="))
+def _numbers(raw: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> pa.StringArray:
+    native = raw.view(dtype).ravel().astype(dtype.newbyteorder("="))
     return pc.cast(pa.array(native), pa.string())
 
 
@@ -130,14 +130,14 @@ def _read_uuid(cursor: Cursor) -> list[Text]:
     return ['"', _uuids(cursor.read(_UUID_BYTES)), '"']
 
 
-def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
+def _uuids(raw: NDArray[np.uint8]) -> pa.StringArray:
     """URL-safe base64 without padding: 12 bits become two characters, as do the last byte and four zero bits."""
-    code = np.empty((len(taken), _UUID_CHARACTERS // 2), np.uint16)
-    first, second, third = (taken[:, place:15:3].astype(np.uint16) for place in range(3))
+    code = np.empty((len(raw), _UUID_CHARACTERS // 2), np.uint16)
+    first, second, third = (raw[:, place:15:3].astype(np.uint16) for place in range(3))
     code[:, 0:10:2] = first << 4 | second >> 4
     code[:, 1:10:2] = (second & 0x0F) << 8 | third
-    code[:, 10] = taken[:, 15].astype(np.uint16) << 4
-    return strings(_PAIRS[code].view(np.uint8).ravel(), np.arange(len(taken) + 1) * _UUID_CHARACTERS)
+    code[:, 10] = raw[:, 15].astype(np.uint16) << 4
+    return strings(_PAIRS[code].view(np.uint8).ravel(), np.arange(len(raw) + 1) * _UUID_CHARACTERS)
 
 
 def _string_reader(*, is_nullable: bool) -> Reader:
@@ -168,9 +168,9 @@ def _array_reader(field: FieldSchema) -> Reader:
         starts = np.repeat(cursor.at, length) + width * (
             np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)
         )
-        taken = gather(cursor.window, starts, width)
+        raw = gather(cursor.window, starts, width)
         cursor.skip(length * width)
-        elements = _uuids(taken) if is_uuid else _numbers(taken, dtype)
+        elements = _uuids(raw) if is_uuid else _numbers(raw, dtype)
         joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements), comma)
         parts: list[Text] = [opening, joined, closing]
         if is_uuid and (length == 0).any():

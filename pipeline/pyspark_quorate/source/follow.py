@@ -198,7 +198,7 @@ def _end_of(batch: RecordBatch) -> Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class LogBatches:
     """Batches of the log, including control batches."""
 
     batches: tuple[RecordBatch, ...]
@@ -212,7 +212,7 @@ class Snapshot:
     file: BinaryIO
 
 
-Item = Records | Snapshot | Gap
+Item = LogBatches | Snapshot | Gap
 
 
 def parted(start: Position, leader_end: Position) -> Gap:
@@ -292,7 +292,7 @@ class _StretchReader:
         inside = tuple(batch for batch in batches if batch.last_offset < self._end.offset)
         if inside:
             self.at = _end_of(inside[-1])
-            yield Records(batches=inside)
+            yield LogBatches(batches=inside)
         if self.at.offset < self._end.offset and len(inside) < len(batches):
             # A stretch ends at the end of a batch: these are not the planned batches.
             raise HistoryLostError(self._end, self.at)

@@ -293,11 +293,11 @@ def _microseconds(time_ms: Integers) -> Integers:
 def _groups(batches: Batches) -> Iterator[Batches]:
     """Groups of batches with at most ROWS_PER_BATCH_MAX records, or one larger batch."""
     ends = np.cumsum(batches.record_count)
-    start, taken = 0, 0
+    start, done = 0, 0
     while start < len(batches):
-        stop = max(start + 1, int(np.searchsorted(ends, taken + ROWS_PER_BATCH_MAX, "right")))
+        stop = max(start + 1, int(np.searchsorted(ends, done + ROWS_PER_BATCH_MAX, "right")))
         yield batches.select(slice(start, stop))
-        start, taken = stop, int(ends[stop - 1])
+        start, done = stop, int(ends[stop - 1])
 
 
 def gap_rows(origin: Origin, gaps: Iterable[Gap]) -> Iterator[pa.RecordBatch]:

@@ -19,10 +19,10 @@ from pyspark_quorate.source.batch_scanner import BatchScanner
 from pyspark_quorate.source.follow import (
     Item,
     Limit,
+    LogBatches,
     Mark,
     OpenFeed,
     Planner,
-    Records,
     Snapshot,
     parted,
     read_stretch,
@@ -189,14 +189,14 @@ class _Rows:
         self._selection = Selection(names=RECORD_NAMES if options.no_ops else RECORD_NAMES - {NO_OP})
 
     def of(self, item: Item) -> Iterator[pa.RecordBatch]:
-        if isinstance(item, Records):
+        if isinstance(item, LogBatches):
             yield from self._of_records(item)
         elif isinstance(item, Snapshot):
             yield from self._of_snapshot(item)
         else:
             yield from gap_rows(self._origin, [item])
 
-    def _of_records(self, item: Records) -> Iterator[pa.RecordBatch]:
+    def _of_records(self, item: LogBatches) -> Iterator[pa.RecordBatch]:
         first, last = item.batches[0].base_offset, item.batches[-1].last_offset
         reader = RowReader(
             self._origin, self._selection, BatchScanner(first_offset=first, end_offset=last + 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, Span, Stretch, Summary, joined
+from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, EpochSpan, Stretch, Summary, joined
 
 _OFFSET_MAX: Final = 2**63 - 1
 
@@ -90,7 +90,7 @@ def evidence_of(summary: Summary) -> Evidence:
 # Epochs that won
 
 
-def effective_epochs(spans: Iterable[Span]) -> dict[int, int | None]:
+def effective_epochs(spans: Iterable[EpochSpan]) -> dict[int, int | None]:
     """Returns epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
 
     Epochs without records that count are left out. A leader that lost may leave records that the next leaders never
@@ -117,7 +117,7 @@ def effective_epochs(spans: Iterable[Span]) -> dict[int, int | None]:
     return kept
 
 
-def _priors(spans: list[Span], first_of: dict[int, int]) -> dict[int, int]:
+def _priors(spans: list[EpochSpan], first_of: dict[int, int]) -> dict[int, int]:
     """Returns epoch -> the epoch of the record before its first one, as a file shows it, or otherwise a directory."""
     files, directories = defaultdict(list), defaultdict(list)
     for span in spans:
@@ -134,7 +134,7 @@ def _priors(spans: list[Span], first_of: dict[int, int]) -> dict[int, int]:
     return priors
 
 
-def _right_before(group: list[Span]) -> Iterator[tuple[Span, int]]:
+def _right_before(group: list[EpochSpan]) -> Iterator[tuple[EpochSpan, int]]:
     """Yields each span that directly follows a span of an earlier epoch, and that epoch."""
     latest: tuple[int, int] | None = None
     for span in sorted(group, key=lambda span: (span.first, span.epoch)):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark_quorate import rows
 from pyspark_quorate.tables.contract import Cluster, Fold, GapEnds, Line, Row, Table
 from pyspark_quorate.tables.evidence import Evidence
-from pyspark_quorate.tables.gaps import Gap, Gaps
+from pyspark_quorate.tables.gaps import Gaps, KnownGap
 from pyspark_quorate.tables.summary import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, codes
 from pyspark_quorate.tables.timeline import Timeline
 
@@ -101,7 +101,7 @@ class ClusterFold:
             return
         for row in batch.select(["type", "source", "offset", "epoch", "payload"]).to_pylist():
             reported = json.loads(row["payload"])
-            gap = Gap(
+            gap = KnownGap(
                 *(row["type"], row["source"], row["offset"], reported.get("endOffset"), row["epoch"]),
                 reported.get("detail"),
             )

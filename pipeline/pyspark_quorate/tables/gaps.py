@@ -38,7 +38,7 @@ SCHEMA: Final = schema(
 )
 
 
-class Gap(NamedTuple):
+class KnownGap(NamedTuple):
     """Missing records, as the first columns of the table."""
 
     reason: str
@@ -70,15 +70,15 @@ class Gaps(Fold):
         super().__init__(cluster)
         evidence = cluster.evidence
         self._found = {*_missing(evidence), *_truncated(evidence)}
-        self._before: list[tuple[int, Gap]] | None = None
+        self._before: list[tuple[int, KnownGap]] | None = None
         """(first offset, gap) of gaps that no record has passed yet, highest first; None before the first record."""
-        self._behind: list[tuple[int, Gap]] = []
+        self._behind: list[tuple[int, KnownGap]] = []
         """(offset after the gap, gap) of the gaps whose end no record has passed yet, highest first."""
         self._last_us: int | None = None
-        self._not_before: dict[Gap, int | None] = {}
-        self._not_after: dict[Gap, int | None] = {}
+        self._not_before: dict[KnownGap, int | None] = {}
+        self._not_after: dict[KnownGap, int | None] = {}
 
-    def add(self, gap: Gap) -> None:
+    def add(self, gap: KnownGap) -> None:
         """Add a gap that a source reported. All of them are added before the first call of `note_times`."""
         self._found.add(gap)
 
@@ -110,7 +110,7 @@ class Gaps(Fold):
                 (*gap, hides, self._bridge(gap) if hides else None, not_before, not_after, time_us)
             )
 
-    def _queued(self) -> tuple[list[tuple[int, Gap]], list[tuple[int, Gap]]]:
+    def _queued(self) -> tuple[list[tuple[int, KnownGap]], list[tuple[int, KnownGap]]]:
         if self._before is None:
             begins = [(gap.first_offset, gap) for gap in self._found if gap.first_offset is not None]
             ends = [(gap.behind, gap) for gap in self._found if gap.behind is not None]
@@ -118,7 +118,7 @@ class Gaps(Fold):
             self._behind = sorted(ends, key=itemgetter(0), reverse=True)
         return self._before, self._behind
 
-    def _is_covered(self, gap: Gap) -> bool:
+    def _is_covered(self, gap: KnownGap) -> bool:
         """Whether the gap hides nothing: the log has all its offsets, or its records did not take effect."""
         if gap.reason == rows.TRUNCATED_EPOCH:
             return True
@@ -127,7 +127,7 @@ class Gaps(Fold):
         stretch = self.cluster.evidence.stretch_at(gap.first_offset)
         return stretch is not None and stretch.end >= gap.behind
 
-    def _bridge(self, gap: Gap) -> int | None:
+    def _bridge(self, gap: KnownGap) -> int | None:
         """The offset of the first snapshot after the gap, unless other offsets are missing before the snapshot."""
         behind = gap.behind
         if behind is None:
@@ -144,7 +144,7 @@ class Gaps(Fold):
         )
 
 
-def _missing(evidence: Evidence) -> Iterator[Gap]:
+def _missing(evidence: Evidence) -> Iterator[KnownGap]:
     """Yields the offsets that no file has, up to the last known offset."""
     known = [(stretch.first, stretch.end) for stretch in evidence.stretches]
     known += [(offset, offset) for offset, bridge in evidence.bridges.items() if bridge.after_gap]
@@ -152,17 +152,17 @@ def _missing(evidence: Evidence) -> Iterator[Gap]:
     for first, end in sorted(known):
         if first > before:
             detail = "nothing that was read has these offsets"
-            yield Gap(rows.MISSING_OFFSETS, None, before, first, None, detail)
+            yield KnownGap(rows.MISSING_OFFSETS, None, before, first, None, detail)
         before = max(before, end)
 
 
-def _truncated(evidence: Evidence) -> Iterator[Gap]:
+def _truncated(evidence: Evidence) -> Iterator[KnownGap]:
     """Yields the records that are not in the log of a later leader, and so were truncated."""
     for lost in evidence.lost:
         detail = (
             f"{lost.records} records of epoch {lost.epoch} did not count: a later leader did not have them"
         )
-        yield Gap(rows.TRUNCATED_EPOCH, None, lost.first, lost.end, lost.epoch, detail)
+        yield KnownGap(rows.TRUNCATED_EPOCH, None, lost.first, lost.end, lost.epoch, detail)
 
 
 TABLE: Final = Table(

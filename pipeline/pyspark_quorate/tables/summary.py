@@ -49,7 +49,7 @@ class Copy(NamedTuple):
     source: str
 
 
-class Span(NamedTuple):
+class EpochSpan(NamedTuple):
     """First and last offset of an epoch in a file. A snapshot counts with the epoch and offset of its last record."""
 
     source: str
@@ -81,13 +81,13 @@ class Summary:
             self.footers[copy] = max(ordinal, self.footers.get(copy, ordinal))
         self.brackets |= other.brackets
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[EpochSpan]:
         """Yields the first and the last offset of each epoch in each file."""
         for (source, epoch), stretches in self.log.items():
-            yield Span(source, epoch, stretches[0].first, stretches[-1].end - 1)
+            yield EpochSpan(source, epoch, stretches[0].first, stretches[-1].end - 1)
         for copy in self.copies:
             if copy.offset > 0:
-                yield Span(copy.source, copy.epoch, copy.offset - 1, copy.offset - 1)
+                yield EpochSpan(copy.source, copy.epoch, copy.offset - 1, copy.offset - 1)
 
     def of_epochs(self) -> dict[int, list[Stretch]]:
         """Returns epoch -> its offsets in any file."""

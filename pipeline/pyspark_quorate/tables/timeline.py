@@ -1,6 +1,6 @@
 """The timeline: a cluster's single history, merged from the directories of several nodes.
 
-A line is a record that took effect. If leaders disagreed, it is the record that the quorum kept (:mod:`.lineage`).
+A line is a record that took effect. If leaders disagreed, it is the record that the quorum kept (:mod:`.evidence`).
 The timeline leaves out copies, records of metadata transactions that were aborted or are still open, NoOpRecords, and
 the records that begin and end transactions. It also leaves out checkpoints that the log covers. A checkpoint that
 bridges a gap stays; its lines are the complete state at its offset.

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from kit.histories import END, START, at, bad_day, calm_day, interval
-from pyspark_quorate.report.charts import BARS_MAX, LANES_MAX, POINTS_MAX, Bar, Span, draw_bars, thinned
+from pyspark_quorate.report.charts import BARS_MAX, LANES_MAX, POINTS_MAX, Bar, Period, draw_bars, thinned
 from pyspark_quorate.report.history import History, counted, in_words
 from pyspark_quorate.report.page import render
 from pyspark_quorate.report.sections import ROWS_SHOWN, sections_of
 
-SPAN = Span(START, END)
+SPAN = Period(START, END)
 
 
 def findings(history: History) -> dict[str, str]:
@@ -74,7 +74,7 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
 @pytest.mark.parametrize("minutes", [0, 0.01, 2.9, 30, 90, 179, 4_300, 30_000, 130_000, 1_500_000, 5_256_000])
 def test_any_period_has_few_labels_of_time(minutes: float) -> None:
     until = START + timedelta(minutes=minutes)
-    drawn = draw_bars([Bar("broker", "good", START, until, "")], Span(START, until), [], "lanes", "")
+    drawn = draw_bars([Bar("broker", "good", START, until, "")], Period(START, until), [], "lanes", "")
     for name, most in (("wide", 10), ("narrow", 6)):
         assert 1 <= drawn.svgs[name].count("</text>") - 1 <= most
 

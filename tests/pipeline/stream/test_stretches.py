@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
 from pyspark_quorate.source import batch_scanner
-from pyspark_quorate.source.follow import Item, Limit, Mark, Planner, Records, Snapshot, parted, read_stretch
+from pyspark_quorate.source.follow import (
+    Item,
+    Limit,
+    LogBatches,
+    Mark,
+    Planner,
+    Snapshot,
+    parted,
+    read_stretch,
+)
 from quorate_protocol.observer import (
     BEGINNING,
     Committed,
@@ -153,7 +162,7 @@ def described(items: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
 
 def shape_of(item: Item) -> tuple[str, int, int]:
     """Kind or reason, and the offsets that it covers; of a snapshot, its offset and epoch."""
-    if isinstance(item, Records):
+    if isinstance(item, LogBatches):
         for batch, following in pairwise(item.batches):
             assert batch.last_offset + 1 == following.base_offset
         return "log", item.batches[0].base_offset, item.batches[-1].last_offset + 1
