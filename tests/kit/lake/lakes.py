@@ -8,7 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from kit.lake.directories import read_rows
+from pyspark.sql import SparkSession
+from pyspark_quorate.jobs.ingest import Ingested, find_new_files, ingest
 from pyspark_quorate.jobs.lake import Change, Lake
+from pyspark_quorate.jobs.progress import Steps
+from pyspark_quorate.jobs.table_build import choose_tables
 from pyspark_quorate.jobs.table_reader import read_table
 from pyspark_quorate.stored.files import COMMIT, folder_name, folders
 from pyspark_quorate.stored.row_reader import StoredRows
@@ -34,6 +38,21 @@ def _slices(table: pa.Table, parts: int) -> Iterator[pa.Table]:
     size = -(-len(table) // parts)
     for part in reversed(range(parts)):
         yield table.slice(part * size, size)
+
+
+def ingest_into(
+    spark: SparkSession,
+    lake: Path,
+    *sources: Path,
+    kind: str | None = None,
+    tables: str | None = None,
+    everything: bool = False,
+) -> Ingested:
+    """One ingest of some sources, with the options of the command: `kind` is the format of a new lake."""
+    with Lake.writing(str(lake), kind) as found:
+        new = find_new_files(found, [str(source) for source in sources])
+        chosen = choose_tables(tables)
+        return ingest(spark, found, new, Steps(), tables=chosen, everything=everything)
 
 
 def gaps_of(lake: Lake, reason: str) -> int:

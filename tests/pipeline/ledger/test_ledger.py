@@ -28,16 +28,14 @@ from kit.history import (
     found,
 )
 from kit.lake.fold import assert_same, plain
+from kit.lake.lakes import ingest_into
 from kit.lake.oracle.metadata_tables import TABLES as EXPECTED
 from kit.lake.oracle.replay import Replay
 from kit.lake.oracle.worlds import World, world_of
 from kit.membership import Membership, quorate
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark_quorate.jobs.ingest import find_new_files, ingest
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.table_build import choose_tables
 from pyspark_quorate.jobs.table_reader import read_table
 from pyspark_quorate.report.history import collect
 from pyspark_quorate.report.sections import sections_of
@@ -55,7 +53,7 @@ class RecordedCluster:
 
     ledger: Ledger
     cluster: Membership
-    sources: tuple[str, ...]
+    sources: tuple[Path, ...]
     lake: Lake
     spark: SparkSession
     founders: tuple[int, ...]
@@ -93,9 +91,9 @@ def recorded(
         # Brokers that were stopped in order would be something that happened, and not in the ledger.
         cluster.terminate(*(controller for controller in cluster.controllers if cluster.runs(controller)))
         cluster.kill(*cluster.brokers)
-        sources = tuple(map(str, directories(cluster, lost)))
-        with Lake.writing(str(where / "lake")) as lake:
-            ingest(spark, lake, find_new_files(lake, sources), Steps(), tables=choose_tables(None))
+        sources = tuple(directories(cluster, lost))
+        ingest_into(spark, where / "lake", *sources)
+        lake = Lake.open(str(where / "lake"))
         yield RecordedCluster(ledger, cluster, sources, lake, spark, cluster.founders, addresses)
 
 
@@ -168,11 +166,7 @@ def test_the_doctor_tells_the_past_of_a_ghost(recorded: RecordedCluster, tmp_pat
     with ledger.noting("blocker", ghost):
         cluster.leave_ghost(ghost)
     lake = shutil.copytree(recorded.lake.path, tmp_path / "lake")
-    with Lake.writing(str(lake)) as changed:
-        tables = choose_tables(",".join(history.TABLES))
-        done = ingest(
-            recorded.spark, changed, find_new_files(changed, recorded.sources), Steps(), tables=tables
-        )
+    done = ingest_into(recorded.spark, Path(lake), *recorded.sources, tables=",".join(history.TABLES))
     assert 0 < done.changed_directories < done.directories, "the lost leader's has no news"
 
     command = ("doctor", "--bootstrap-controller", cluster.asks(), "--history", str(lake))
