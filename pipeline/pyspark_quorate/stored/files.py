@@ -37,7 +37,7 @@ GROUP_ROWS: Final = 1 << 14
 """The number of rows that a reader of a file has in memory at once, and the writer."""
 FOOTER: Final = b"quorate.rows"
 """The key of a JSON object in a file's footer: `summary`, and `recordGroups`, the number of row groups with records.
-Those behind them have gaps. Files without it are not sorted.
+Those behind them have gaps.
 """
 Key = tuple[Any, ...]
 """The place of a row in `ORDER`."""
@@ -62,11 +62,9 @@ def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_times_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the rows with times in microseconds since 1970. Spark may have written them in nanoseconds."""
-    time = batch.column("time")
-    if pa.types.is_timestamp(time.type):
-        time = time.cast(pa.timestamp("us", "UTC"))
-    return batch.set_column(batch.schema.get_field_index("time"), "time", time.cast(pa.int64()))
+    """Returns the rows with times in microseconds since 1970."""
+    time = batch.column("time").cast(pa.int64())
+    return batch.set_column(batch.schema.get_field_index("time"), "time", time)
 
 
 # Folders of clusters: `cluster_id=<id>`, as Spark names them

@@ -8,13 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyspark_quorate import rows
 from pyspark_quorate.stored.files import (
     COMMIT,
     FOLDED_SCHEMA,
@@ -25,7 +24,7 @@ from pyspark_quorate.stored.files import (
     key_of,
     with_times_as_numbers,
 )
-from pyspark_quorate.tables.summary import Summary, summarize
+from pyspark_quorate.tables.summary import Summary
 
 _FILE: Final = re.compile(r"/[^/]*\.(log|checkpoint)$")
 Reads = Mapping[str, Sequence[tuple[int, int]]]
@@ -37,7 +36,7 @@ class StoredRows:
 
     def __init__(self, folder: Path) -> None:
         """Read the footers of the files in the cluster's folder."""
-        self._files = [_opened(path) for path in sorted(folder.glob("*.parquet"))]
+        self._files = [_File(path) for path in sorted(folder.glob("*.parquet"))]
 
     def summary(self) -> Summary:
         """A summary of all rows but gaps."""
@@ -161,16 +160,12 @@ def valid_gaps(gaps: pa.RecordBatch, reads: Reads) -> pa.RecordBatch:
 # Files
 
 
-def _opened(path: Path) -> "_SortedFile | _UnsortedFile":
-    file = pq.ParquetFile(path)
-    reported = (file.metadata.metadata or {}).get(FOOTER)
-    return _UnsortedFile(path) if reported is None else _SortedFile(path, file.metadata, json.loads(reported))
-
-
-class _SortedFile:
+class _File:
     """A file of :class:`pyspark_quorate.stored.row_writer.RowsWriter`."""
 
-    def __init__(self, path: Path, metadata: pq.FileMetaData, footer: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path) -> None:
+        metadata = pq.read_metadata(path)
+        footer = json.loads(metadata.metadata[FOOTER])
         self.summary = Summary.from_json(footer["summary"])
         self._path = path
         self._groups = range(metadata.num_row_groups)
@@ -191,31 +186,6 @@ class _SortedFile:
         file = pq.ParquetFile(self._path, pre_buffer=True)
         for group in self._groups[: self._record_groups]:
             yield _one_batch(_folded(file.read_row_group(group)))
-
-
-class _UnsortedFile:
-    """A file of an older version. It is read into memory as a whole, and sorted there."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        batch = _one_batch(self._read())
-        self.summary = summarize(batch) if len(batch) else Summary()
-
-    @property
-    def first_offset(self) -> int | None:
-        """The lowest offset of its records; None without records."""
-        return self.summary.first_offset()
-
-    def gaps(self) -> pa.Table:
-        """The rows of gaps."""
-        return _folded(pq.read_table(self._path, filters=pc.field("kind") == rows.GAP, partitioning=None))
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the other rows, in order."""
-        yield from self._read().sort_by(list(ORDER)).to_batches(max_chunksize=GROUP_ROWS)
-
-    def _read(self) -> pa.Table:
-        return _folded(pq.read_table(self._path, filters=pc.field("kind") != rows.GAP, partitioning=None))
 
 
 def _folded(table: pa.Table) -> pa.Table:

@@ -1,12 +1,9 @@
 """Lakes of tests: made without Spark, and what is stored in them."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from kit.lake.directories import read_rows
 from pyspark.sql import SparkSession
 from pyspark_quorate.jobs.ingest import Ingested, find_new_files, ingest
@@ -14,30 +11,19 @@ from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.table_build import choose_tables
 from pyspark_quorate.jobs.table_reader import read_table
-from pyspark_quorate.stored.files import COMMIT, folder_name, folders
+from pyspark_quorate.stored.files import folders
 from pyspark_quorate.stored.row_reader import StoredRows
+from pyspark_quorate.stored.row_writer import RowsWriter
 
 
-def store_rows(where: Path, logs: Path, cluster_id: str, *, parts: int = 1) -> None:
-    """Make a lake at `where` with the rows of all metadata logs below `logs`, as an older version stored them.
-
-    It has no tables, and `parts` files that are not sorted: the first file has the last rows.
-    """
-    batches = read_rows(logs, clusterId=cluster_id, noOps="true", partitionBytes="20000")
+def store_rows(where: Path, logs: Path, cluster_id: str) -> None:
+    """Make a lake at `where` with the rows of all metadata logs below `logs`, without tables."""
     with Lake.writing(str(where)) as lake:
-        folder = lake.rows / folder_name(cluster_id)
-        folder.mkdir(parents=True)
-        table = pa.Table.from_batches(batches).drop(["cluster_id"])
-        table = table.append_column(COMMIT, pa.repeat(pa.scalar(1, pa.int64()), len(table)))
-        for place, rows in enumerate(_slices(table, parts)):
-            pq.write_table(rows, folder / f"{place}.parquet")
+        writer = RowsWriter(lake.rows, 1)
+        for batch in read_rows(logs, clusterId=cluster_id, noOps="true", partitionBytes="20000"):
+            writer.add(cluster_id, batch)
+        writer.close()
         lake.commit(Change(), replace(lake.state, clusters={cluster_id: 1}))
-
-
-def _slices(table: pa.Table, parts: int) -> Iterator[pa.Table]:
-    size = -(-len(table) // parts)
-    for part in reversed(range(parts)):
-        yield table.slice(part * size, size)
 
 
 def ingest_into(

@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "current"
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with the rows of a directory that stock Kafka wrote, as the source of Spark reads them."""
     where = tmp_path_factory.mktemp("lake") / "lake"
-    store_rows(where, GOLDEN, CLUSTER, parts=2)
+    store_rows(where, GOLDEN, CLUSTER)
     return where
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from kit.lake.fold import COLUMNS, batches_of, by_cluster, summary_of
 from kit.lake.oracle.quorums import make_quorum
@@ -81,22 +80,6 @@ def comparable(summary: Summary) -> dict[str, Any]:
     reported = summary.as_json()
     assert Summary.from_json(reported).as_json() == reported
     return {name: sorted(map(repr, part)) for name, part in reported.items()}
-
-
-def test_files_of_an_older_version_are_sorted_when_they_are_read(tmp_path: Path) -> None:
-    chance = random.Random(1)
-    folder = write(tmp_path, WORLDS[0], chance)
-    expected = shown(list(StoredRows(folder).records()))
-    first, *_ = sorted(folder.glob("*.parquet"))
-    table = pq.read_table(first, partitioning=None).replace_schema_metadata(None)
-    order = list(range(len(table)))
-    chance.shuffle(order)
-    assert order != sorted(order)
-    pq.write_table(table.take(pa.array(order)), first)
-    assert files.FOOTER not in (pq.read_metadata(first).metadata or {})
-    stored = StoredRows(folder)
-    assert shown(list(stored.records())) == expected
-    assert comparable(stored.summary()) == comparable(summary_of(ordered(WORLDS[0])))
 
 
 @pytest.mark.parametrize("seed", range(3))
