@@ -6,7 +6,9 @@ rows is in memory for each file that has rows at the current place.
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -123,23 +125,11 @@ class _Cursor:
         """Remove and return the rows in memory up to and including this place; None: all."""
         count = len(self._batch)
         if bound is not None:
-            count = _bisect(self._batch, bound)
+            count = bisect_right(range(count), bound, key=partial(key_of, self._batch))
         removed, self._batch = self._batch.slice(0, count), self._batch.slice(count)
         if not len(self._batch) and self._following is not None:
             self._batch, self._following = self._following, next(self._batches, None)
         return removed
-
-
-def _bisect(batch: pa.RecordBatch, bound: Key) -> int:
-    """Returns the number of rows of an ordered batch that are not behind a place."""
-    low, high = 0, len(batch)
-    while low < high:
-        middle = (low + high) // 2
-        if key_of(batch, middle) <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def valid_gaps(gaps: pa.RecordBatch, reads: Reads) -> pa.RecordBatch:
