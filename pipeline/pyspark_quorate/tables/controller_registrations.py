@@ -8,7 +8,7 @@ from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Cluster, Fields, Fold, Line, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, IntervalList
 
 ADDRESS: Final = (
     column("name", StringType(), "listener"),
@@ -47,18 +47,13 @@ CONTROLLER: Final = Role(
 )
 
 
-class Registrations(KeyedFold):
+class Registrations(IntervalList):
     """Intervals of registrations of one role.
 
     States: incarnation_id, endpoints, features, zk_migration_ready or None.
     """
 
     ROLE: ClassVar[Role]
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self.ended: list[Interval] = []
-        """The intervals that have ended. After `finish`, also those that were still open."""
 
     def step(self, line: Line) -> None:
         """Apply a record that registers or unregisters a node."""
@@ -72,10 +67,6 @@ class Registrations(KeyedFold):
             ready = fields.get("zkMigrationReady")
             state = (fields["incarnationId"], endpoints_of(fields), tuple(features), ready)
         self.intervals.set_state((fields[self.ROLE.node_id],), state, line)
-
-    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
-        """Add the interval to `ended`."""
-        self.ended.append(interval)
 
 
 class BrokerRegistrations(Registrations):

@@ -254,6 +254,19 @@ class KeyedFold(Fold):
         self.intervals.finish()
 
 
+class IntervalList(KeyedFold):
+    """Keeps all intervals, for tables that compare them after the last line."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.ended: list[Interval] = []
+        """The intervals that have ended. After `finish`, also those that were still open."""
+
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
+        """Add the interval to `ended`."""
+        self.ended.append(interval)
+
+
 class Boundary(NamedTuple):
     """A change of a key. `before` and `after` are its states; None: the key does not exist."""
 

@@ -11,7 +11,7 @@ from pyspark_quorate.tables.controller_registrations import (
     BrokerRegistrations,
     ControllerRegistrations,
 )
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key, KeyedFold, State
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, IntervalList, Key, State
 
 VOTERS_RECORD: Final = "VotersRecord"
 
@@ -29,18 +29,13 @@ SCHEMA: Final = schema(
 _VERSIONS: Final = ("minSupportedVersion", "maxSupportedVersion")
 
 
-class VoterIntervals(KeyedFold):
+class VoterIntervals(IntervalList):
     """The intervals of voters.
 
     Key: node id and directory id. State: endpoints, and lowest and highest kraft.version.
     """
 
     TYPES = (VOTERS_RECORD,)
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self.ended: list[Interval] = []
-        """The intervals that have ended. After `finish`, also those that were still open."""
 
     def step(self, line: Line) -> None:
         """Apply a VotersRecord. It has all voters: a node that it lacks is not a voter."""
@@ -57,10 +52,6 @@ class VoterIntervals(KeyedFold):
         for key, state in voters.items():
             self.intervals.set_state(key, state, line)
         self.intervals.complete()
-
-    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
-        """Add the interval to `ended`."""
-        self.ended.append(interval)
 
 
 class NodeIntervals(Fold):

@@ -15,7 +15,7 @@ from quorate_protocol.kafka.enums import LeaderRecoveryState
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fields, Fold, Line, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, IntervalTracker, Key, OnEnd
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key, KeyedFold, OnEnd
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 PARTITION: Final = ("cluster_id", "topic_id", "partition")
@@ -94,7 +94,7 @@ class _Partition:
     partition_epoch: int
 
 
-class PartitionIntervals(Fold):
+class PartitionIntervals(KeyedFold):
     """The existing partitions. Passes each interval of a partition to all `listeners` when it ends."""
 
     TYPES = (_RECORD, _CHANGE, _CLEAR, TOPIC, REMOVE)
@@ -104,7 +104,6 @@ class PartitionIntervals(Fold):
         super().__init__(cluster)
         self.names = names
         self.listeners: list[OnEnd] = []
-        self._intervals = IntervalTracker(cluster.gap_ends, self._end_interval)
         self._topics: dict[str, dict[int, _Partition]] = defaultdict(dict)
         """Topic id -> partition id -> the partition."""
         self._in_snapshot: dict[str, dict[int, _Partition]] | None = None
@@ -127,22 +126,18 @@ class PartitionIntervals(Fold):
                 ended = self.names.ended
                 if ended is not None:
                     for number in self._topics.pop(ended.topic_id, {}):
-                        self._intervals.set_state((ended.topic_id, number), None, line)
+                        self.intervals.set_state((ended.topic_id, number), None, line)
 
     def begin_snapshot(self, line: Line) -> None:
         """Begin a snapshot, whose lines name all partitions that exist."""
         self._in_snapshot = defaultdict(dict)
-        self._intervals.begin_snapshot(line)
+        super().begin_snapshot(line)
 
     def end_snapshot(self) -> None:
         """End the partitions that the snapshot lacks."""
         if self._in_snapshot is not None:
             self._topics, self._in_snapshot = self._in_snapshot, None
-        self._intervals.end_snapshot()
-
-    def finish(self) -> None:
-        """End the open intervals."""
-        self._intervals.finish()
+        super().end_snapshot()
 
     def _clear_elr(self, line: Line) -> None:
         """Clear the eligible leader replicas of a topic, or of all where the record has no name.
@@ -163,9 +158,10 @@ class PartitionIntervals(Fold):
         self._topics[topic_id][number] = now
         if self._in_snapshot is not None:
             self._in_snapshot[topic_id][number] = now
-        self._intervals.set_state((topic_id, number), now.state, line)
+        self.intervals.set_state((topic_id, number), now.state, line)
 
-    def _end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
+        """Pass the interval to all listeners."""
         for on_end in self.listeners:
             on_end(interval, previous, is_followed)
 

@@ -6,7 +6,7 @@ from pyspark.sql.types import IntegerType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, IntervalTracker
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ class TopicNames(Fold):
         self._in_snapshot, self.ended = None, None
 
 
-class Topics(Fold):
+class Topics(KeyedFold):
     """The state of the table."""
 
     TYPES = (TOPIC, REMOVE, _PARTITION)
@@ -100,7 +100,6 @@ class Topics(Fold):
     def __init__(self, cluster: Cluster, names: TopicNames) -> None:
         super().__init__(cluster)
         self._names = names
-        self._intervals = IntervalTracker(cluster.gap_ends, self._end_interval)
         self._partitions: dict[str, int] = {}
         self._previous: dict[str, str] = {}
         """Topic id -> id of the previous topic of the same name."""
@@ -116,29 +115,18 @@ class Topics(Fold):
             return
         ended = self._names.ended
         if ended is not None:
-            self._intervals.set_state((ended.topic_id,), None, line)
+            self.intervals.set_state((ended.topic_id,), None, line)
         if line.type == TOPIC:
             name = line.fields["name"]
-            if (topic_id,) not in self._intervals:
+            if (topic_id,) not in self.intervals:
                 before = self._before.get(name)
                 if before is not None:
                     self._previous[topic_id] = before
                 self._before[name] = topic_id
-            self._intervals.set_state((topic_id,), (name,), line)
+            self.intervals.set_state((topic_id,), (name,), line)
 
-    def begin_snapshot(self, line: Line) -> None:
-        """Begin a snapshot, whose lines name all topics that exist."""
-        self._intervals.begin_snapshot(line)
-
-    def end_snapshot(self) -> None:
-        """End the topics that the snapshot lacks."""
-        self._intervals.end_snapshot()
-
-    def finish(self) -> None:
-        """End the open intervals."""
-        self._intervals.finish()
-
-    def _end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
+        """Add a row for the interval."""
         (topic_id,), (name,) = interval.key, interval.state
         partitions = self._partitions.get(topic_id)
         self.rows.append((name, topic_id, partitions, self._previous.pop(topic_id, None), *interval.span))
