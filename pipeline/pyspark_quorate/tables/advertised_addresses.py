@@ -9,8 +9,9 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.controller_registrations import BrokerRegistrations, ControllerRegistrations
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key, merge_adjacent
-from pyspark_quorate.tables.membership import NodeIntervals
+from pyspark_quorate.tables.membership import VoterIntervals
 
 REUSE_WINDOW: Final = timedelta(minutes=10)
 """Clients keep addresses for some time: metadata.max.age.ms of Kafka's clients is 5 minutes."""
@@ -39,14 +40,17 @@ SCHEMA: Final = schema(
 class AdvertisedAddresses(Fold):
     """The state of the table. It needs all registrations and voter sets, so it makes its rows in `finish`."""
 
-    NEEDS = (NodeIntervals,)
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterIntervals)
 
-    def __init__(self, cluster: Cluster, nodes: NodeIntervals) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: BrokerRegistrations,
+        controllers: ControllerRegistrations,
+        voters: VoterIntervals,
+    ) -> None:
         super().__init__(cluster)
-        self._roles = (
-            *(("broker", nodes.brokers, 1), ("controller", nodes.controllers, 1)),
-            ("voter", nodes.voters, 0),
-        )
+        self._roles = (("broker", brokers, 1), ("controller", controllers, 1), ("voter", voters, 0))
 
     def finish(self) -> None:
         """Add a row per interval in which a node advertised an address."""

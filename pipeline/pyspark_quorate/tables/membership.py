@@ -8,8 +8,6 @@ from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
 from pyspark_quorate.tables.controller_registrations import (
     ADDRESS,
-    BrokerRegistrations,
-    ControllerRegistrations,
 )
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, IntervalList, Key, State
 
@@ -52,24 +50,6 @@ class VoterIntervals(IntervalList):
         for key, state in voters.items():
             self.intervals.set_state(key, state, line)
         self.intervals.complete()
-
-
-class NodeIntervals(Fold):
-    """All registrations and voters, for the tables that compare them after the last line."""
-
-    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterIntervals)
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        brokers: BrokerRegistrations,
-        controllers: ControllerRegistrations,
-        voters: VoterIntervals,
-    ) -> None:
-        super().__init__(cluster)
-        self.brokers = brokers
-        self.controllers = controllers
-        self.voters = voters
 
 
 class Membership(Fold):

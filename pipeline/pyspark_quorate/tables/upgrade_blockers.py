@@ -8,10 +8,15 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, T
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.controller_registrations import BROKER, CONTROLLER
+from pyspark_quorate.tables.controller_registrations import (
+    BROKER,
+    CONTROLLER,
+    BrokerRegistrations,
+    ControllerRegistrations,
+)
 from pyspark_quorate.tables.feature_levels import level_name
 from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, merge_adjacent, overlap
-from pyspark_quorate.tables.membership import NodeIntervals
+from pyspark_quorate.tables.membership import VoterIntervals
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -47,12 +52,18 @@ class UpgradeBlockers(Fold):
     (FeatureControlManager.reasonNotSupported); a feature that a registration lacks counts as level 0.
     """
 
-    NEEDS = (NodeIntervals,)
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterIntervals)
 
-    def __init__(self, cluster: Cluster, nodes: NodeIntervals) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: BrokerRegistrations,
+        controllers: ControllerRegistrations,
+        voters: VoterIntervals,
+    ) -> None:
         super().__init__(cluster)
-        self._roles = ((BROKER.name, nodes.brokers), (CONTROLLER.name, nodes.controllers))
-        self._voters = nodes.voters
+        self._roles = ((BROKER.name, brokers), (CONTROLLER.name, controllers))
+        self._voters = voters
 
     def finish(self) -> None:
         """Add a row per registration and level that it blocks while another registration supports it."""
