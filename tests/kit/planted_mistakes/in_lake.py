@@ -9,6 +9,7 @@ from kit.planted_mistakes.mistake import Mistake
 _TABLES: Final = "pipeline/pyspark_quorate/tables"
 _QUORUM: Final = ("pipeline/tables/test_quorum_tables.py",)
 _METADATA: Final = ("pipeline/tables/test_metadata_tables.py",)
+_STORIES: Final = ("pipeline/tables/test_stories.py",)
 
 MISTAKES: Final = (
     Mistake(
@@ -57,15 +58,10 @@ MISTAKES: Final = (
         tests=_QUORUM,
     ),
     Mistake(
-        name="an abort voids a run whose first state is known",
+        name="an abort whose begin is missing voids nothing",
         file=f"{_TABLES}/evidence.py",
-        edits=(
-            (
-                "elif kind == ABORT and at == 0 and not runs[number].is_based:",
-                "elif kind == ABORT and at == 0:",
-            ),
-        ),
-        harm="records before a stray abort are missing in all tables",
+        edits=(("elif kind == ABORT and at == 0 and", "elif kind == ABORT and at > 0 and"),),
+        harm="tables have records of a transaction that was aborted after a gap",
         tests=_QUORUM,
     ),
     Mistake(
@@ -125,7 +121,7 @@ MISTAKES: Final = (
             ),
         ),
         harm="a topic whose deletion is in a gap exists for ever",
-        tests=_METADATA,
+        tests=_STORIES,
     ),
     Mistake(
         name="a secret in a snapshot counts as set again",
@@ -139,7 +135,7 @@ MISTAKES: Final = (
         file=f"{_TABLES}/producer_id_blocks.py",
         edits=(("if first > self._known_until:", "if line.is_snapshot and first > self._known_until:"),),
         harm="the blocks seem complete although some are missing",
-        tests=_METADATA,
+        tests=_STORIES,
     ),
     Mistake(
         name="epochs of partitions stay known after a gap",

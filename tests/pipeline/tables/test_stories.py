@@ -6,7 +6,14 @@ from typing import Any
 
 from kit.lake.fold import Row, fold_rows, timelines
 from pyspark_quorate import rows
-from pyspark_quorate.tables import controller_registrations, gaps, membership, upgrade_blockers
+from pyspark_quorate.tables import (
+    controller_registrations,
+    gaps,
+    membership,
+    producer_id_blocks,
+    topics,
+    upgrade_blockers,
+)
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 Line = tuple[Any, ...]
@@ -177,4 +184,32 @@ def test_stories() -> None:
     assert lines_of(made["upgrade_blockers"], "ghost", *blocker) == [
         (26, "4.1-IV0", 2, 25, True, 4, 5, 7),
         (27, "4.1-IV1", 2, 25, True, 4, 5, 7),
+    ]
+
+
+def test_a_topic_that_takes_a_name_ends_the_one_before() -> None:
+    """The deletion is at 1 or 2, which no file has."""
+    raw = [
+        line("names", "a", offset, 1, "TopicRecord", name="orders", topicId=topic_id)
+        for offset, topic_id in ((0, "first"), (3, "second"))
+    ]
+    columns = ("topic_id", "previous_topic_id", "from_offset", "to_offset", "from_exact", "to_exact")
+    assert lines_of(fold_rows(raw, [topics.TABLE])["topics"], "names", *columns) == [
+        ("first", None, 0, 3, True, False),
+        ("second", "first", 3, None, False, None),
+    ]
+
+
+def test_producer_ids_that_a_gap_hides_are_a_block() -> None:
+    """The second block, of ids from 1000 on, was assigned at 1, which no file has."""
+    raw = [
+        line("ids", "a", offset, 1, "ProducerIdsRecord", brokerId=1, brokerEpoch=7, nextProducerId=following)
+        for offset, following in ((0, 1000), (2, 3000))
+    ]
+    columns = ("first_producer_id", "last_producer_id", "broker_id", "offset", "exact")
+    found = fold_rows(raw, [producer_id_blocks.TABLE])["producer_id_blocks"]
+    assert lines_of(found, "ids", *columns) == [
+        (0, 999, 1, 0, True),
+        (1000, 1999, None, 2, False),
+        (2000, 2999, 1, 2, True),
     ]
