@@ -104,7 +104,7 @@ def ingest(
         job.find_places([source for source in sources if "://" not in source], {}, cluster_id)
         with steps_shown() as steps, Lake.writing(to, format_) as found:
             steps.begin("listing the sources")
-            news = job.find_news(found, sources, cluster_id)
+            news = job.find_new_files(found, sources, cluster_id)
             if job.is_needed(found, news, chosen, everything=rebuild):
                 with _spark("quorate lake ingest", steps, master, settings) as spark:
                     done = job.ingest(spark, found, news, steps, tables=chosen, everything=rebuild)
@@ -155,9 +155,9 @@ def tail(
             Lake.writing(to, format_) as found,
             _stop_signals() as is_stopped,
         ):
-            from pyspark_quorate.jobs.tail import Followed, follow
+            from pyspark_quorate.jobs.tail import FollowedQuorum, follow
 
-            followed = Followed(bootstrap, command_config)
+            followed = FollowedQuorum(bootstrap, command_config)
             batches = follow(
                 spark,
                 found,
@@ -203,7 +203,7 @@ def show(
 ) -> None:
     """Print tables. Needs no Java."""
     with _failures_reported():
-        from pyspark_quorate.jobs.reading import ROWS_MAX, as_json, read_table
+        from pyspark_quorate.jobs.table_reader import ROWS_MAX, as_json, read_table
 
         found = Lake.open(where)
         if not tables:
@@ -276,7 +276,7 @@ def report(
 ) -> None:
     """Write a self-contained HTML file with charts of the history. Needs no Java."""
     with _failures_reported(), steps_shown() as steps:
-        from pyspark_quorate.report.collecting import collect
+        from pyspark_quorate.report.history import collect
         from pyspark_quorate.report.page import render
 
         found = Lake.open(where)
@@ -386,14 +386,14 @@ def _checked(to: str, format_: str | None = None, tables: str | None = None) -> 
 
         delta.check_installed()
     Lake.check(to, format_)
-    from pyspark_quorate.jobs.building import choose_tables
+    from pyspark_quorate.jobs.table_build import choose_tables
 
     return choose_tables(tables)
 
 
 def _show_summary(found: Lake, summary: Mapping[str, Any], output: Output) -> None:
     """Print the results of a job and the tables that the lake now has."""
-    from pyspark_quorate.jobs.reading import count_rows
+    from pyspark_quorate.jobs.table_reader import count_rows
 
     counts = {name: count_rows(found, name) for name in sorted(found.state.tables)}
     if output is Output.JSON:

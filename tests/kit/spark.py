@@ -36,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.memory", "1g")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
-        # Frames of tests are small: to plan them again after each stage, and to compile what runs, costs more.
+        # Frames of tests are small: planning them again after each stage and compiling them costs more.
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")

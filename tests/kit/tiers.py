@@ -84,8 +84,6 @@ NIGHTLY = {
     "::test_a_broker_that_starts_knows_the_users_that_were_not_deleted": "restarts a broker",
     "tests/integration/test_rotation_of_mixed_clusters.py": "23 restarts of five nodes, three of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
-    "tests/pipeline/ledger/test_ledger.py"
-    "::test_the_tables_are_what_plans_make": "17 plans of Spark; random quorums stay in rungs",
     "tests/kubernetes/kind/": "kind: builds images, three machines, 25 to 30 minutes",
 }
 """Tests that only `make nightly` runs, each with its reason."""
@@ -112,7 +110,7 @@ SHARED = {
     "spark": (
         *("tests/pipeline/jobs/test_ingesting.py", "tests/pipeline/jobs/test_tailing.py"),
         "tests/pipeline/jobs/test_variants.py",
-        *("tests/pipeline/source/test_source_in_spark.py", "tests/pipeline/tables/"),
+        "tests/pipeline/source/test_source_in_spark.py",
         "tests/pipeline/test_rows.py",
     ),
     "api_server": (

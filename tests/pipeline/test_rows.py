@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from pyspark_quorate import rows
-from pyspark_quorate.jobs.building import stored_schema
+from pyspark_quorate.jobs.table_build import stored_schema
 from pyspark_quorate.tables.registry import TABLES
 
 
@@ -19,6 +19,6 @@ def columns(kind: DataType) -> Iterator[StructField]:
 
 
 def test_every_column_is_documented_and_stored_so() -> None:
-    """Comments reach whoever looks at a table."""
+    """Comments are in the schema of a stored table."""
     for schema in (rows.SCHEMA, *(stored_schema(table) for table in TABLES)):
         assert [field.name for field in columns(schema) if not field.metadata["comment"]] == []

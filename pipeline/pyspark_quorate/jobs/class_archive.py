@@ -1,6 +1,6 @@
 """An archive of Spark's classes, with which the JVM of a local job starts in half the time (JEP 350).
 
-The JVM of the first job writes it when it ends, which takes some seconds. It is kept in the user's cache directory. A
+The JVM of the first job writes it when it ends, which takes some seconds, into the user's cache directory. A
 JVM that can't use an archive, because Java or Spark has changed or the file is damaged, starts without it.
 """
 
@@ -29,25 +29,25 @@ class ClassArchive:
     """The archive for one Java and one Spark."""
 
     place: Path
-    """The beginning of its path: its size and a suffix follow."""
+    """The prefix of its path: its size and a suffix follow."""
     draft: Path
     """Where the JVM writes it, in the directory of the job."""
 
     @property
-    def kept(self) -> Path | None:
+    def cached(self) -> Path | None:
         """The archive, if it was made before. A JVM that reads one that was cut off crashes."""
         found = self.place.parent.glob(f"{self.place.name}-*{_SUFFIX}")
-        return next((one for one in found if one == self._path(one.stat().st_size)), None)
+        return next((path for path in found if path == self._path(path.stat().st_size)), None)
 
     @property
     def options(self) -> str:
         """Options of the JVM that use the archive, or write it."""
-        kept = self.kept
-        if kept is None:
+        cached = self.cached
+        if cached is None:
             return f"-XX:ArchiveClassesAtExit={self.draft} {_QUIET}"
-        return f"-XX:SharedArchiveFile={kept} -XX:+VerifySharedSpaces {_QUIET}"
+        return f"-XX:SharedArchiveFile={cached} -XX:+VerifySharedSpaces {_QUIET}"
 
-    def keep(self) -> None:
+    def cache(self) -> None:
         """Move the written archive to the cache. Without space or rights there, later jobs start slower."""
         if not self.draft.is_file():
             return
@@ -65,11 +65,11 @@ class ClassArchive:
 
 
 def class_archive(environment: Mapping[str, str], scratch: Path, given: str) -> ClassArchive | None:
-    """The archive for a local job whose files are in `scratch`; None where none is wanted or none can be kept.
+    """The archive for a local job whose files are in `scratch`; None if it is turned off or can't be cached.
 
     `given`: the options of the JVM that the user chose.
     """
-    if environment.get(SWITCH, "").lower() == "off" or any(one in given for one in OWN_OPTIONS):
+    if environment.get(SWITCH, "").lower() == "off" or any(option in given for option in OWN_OPTIONS):
         return None
     spark, java = find_spec("pyspark"), _java(environment)
     if spark is None or not spark.submodule_search_locations or java is None:
@@ -97,6 +97,6 @@ def _java(environment: Mapping[str, str]) -> Path | None:
 
 
 def _release_of(java: Path) -> str:
-    """The content of the file that names the version of this Java; empty where it has none."""
+    """The content of the file that names the version of this Java; empty if there is no such file."""
     release = java.parents[1] / "release"
     return release.read_text(errors="replace") if release.is_file() else ""

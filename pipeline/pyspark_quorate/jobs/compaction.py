@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark_quorate.jobs import delta
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.storing import STAGED
-from pyspark_quorate.stored.folders import folder_name, folders
-from pyspark_quorate.stored.gaps import Reads, valid_gaps
-from pyspark_quorate.stored.reading import StoredRows
-from pyspark_quorate.stored.writing import RowsWriter
+from pyspark_quorate.jobs.store_tasks import STAGED
+from pyspark_quorate.stored.files import folder_name, folders
+from pyspark_quorate.stored.row_reader import Reads, StoredRows, valid_gaps
+from pyspark_quorate.stored.row_writer import RowsWriter
 
 FILES_MIN = 2
 """Clusters with fewer files of rows are skipped."""

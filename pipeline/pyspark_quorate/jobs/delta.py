@@ -52,7 +52,7 @@ def replace_clusters(table: Path, staged: Path, clusters: Sequence[str], commit:
 
 
 def open_table(table: Path) -> "DeltaTable | None":
-    """A Delta table, or None where there is none yet."""
+    """A Delta table, or None before the first commit."""
     deltalake = _deltalake()
     return deltalake.DeltaTable(str(table)) if deltalake.DeltaTable.is_deltatable(str(table)) else None
 
@@ -85,7 +85,7 @@ def _plain(schema: Any) -> Any:
     def kind(found: Any) -> Any:
         return pa.timestamp("us", tz="UTC") if pa.types.is_timestamp(found) else found
 
-    return pa.schema([pa.field(one.name, kind(one.type), nullable=True) for one in schema])
+    return pa.schema([pa.field(field.name, kind(field.type), nullable=True) for field in schema])
 
 
 def _deltalake() -> Any:

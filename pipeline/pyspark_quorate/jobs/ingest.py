@@ -6,10 +6,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pyspark_quorate.jobs import building, storing
+from pyspark_quorate.jobs import store_tasks, table_build
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError, Read, State
+from pyspark_quorate.jobs.state import LakeError, LakeState, Read
 from pyspark_quorate.source.layout import (
     LayoutError,
     MetadataDirectory,
@@ -51,35 +51,35 @@ class Ingested:
     changed_directories: int
     files: int
     bytes: int
-    built: building.Built
+    built: table_build.Built
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewFiles:
     """What an ingest reads: the places with new files, ordered by address, of `directories` in all."""
 
     places: Sequence[Place]
     directories: int
 
 
-def find_news(lake: Lake, sources: Sequence[str], cluster_id: str | None = None) -> News:
+def find_new_files(lake: Lake, sources: Sequence[str], cluster_id: str | None = None) -> NewFiles:
     """List the sources. `cluster_id` is for directories without meta.properties.
 
     Raises:
         LakeError: for a source that does not exist or has no metadata log.
     """
-    return News(*find_places(sources, lake.state.files, cluster_id))
+    return NewFiles(*find_places(sources, lake.state.files, cluster_id))
 
 
-def is_needed(lake: Lake, news: News, tables: Sequence[Table], *, everything: bool = False) -> bool:
+def is_needed(lake: Lake, new: NewFiles, tables: Sequence[Table], *, everything: bool = False) -> bool:
     """Whether an ingest would change the lake."""
-    return bool(news.places or building.stale_tables(lake, tables, everything=everything))
+    return bool(new.places or table_build.stale_tables(lake, tables, everything=everything))
 
 
 def ingest(
     spark: SparkSession,
     lake: Lake,
-    news: News,
+    new: NewFiles,
     steps: Steps,
     *,
     tables: Sequence[Table],
@@ -89,19 +89,19 @@ def ingest(
 
     Two commits: first the rows, then the tables. After a crash between the two, the next run builds the tables.
     """
-    if news.places:
-        steps.begin(f"reading {sum(place.new_files for place in news.places)} files")
-        _add_rows(spark, lake, news.places)
-    return ingested(news, building.build(spark, lake, tables, steps, everything=everything))
+    if new.places:
+        steps.begin(f"reading {sum(place.new_files for place in new.places)} files")
+        _add_rows(spark, lake, new.places)
+    return ingested(new, table_build.build(spark, lake, tables, steps, everything=everything))
 
 
-def ingested(news: News, built: building.Built = building.NOTHING_BUILT) -> Ingested:
+def ingested(new: NewFiles, built: table_build.Built = table_build.NOTHING_BUILT) -> Ingested:
     """The result of an ingest that read this and built these tables."""
     return Ingested(
-        directories=news.directories,
-        changed_directories=len(news.places),
-        files=sum(place.new_files for place in news.places),
-        bytes=sum(place.new_bytes for place in news.places),
+        directories=new.directories,
+        changed_directories=len(new.places),
+        files=sum(place.new_files for place in new.places),
+        bytes=sum(place.new_bytes for place in new.places),
         built=built,
     )
 
@@ -109,28 +109,28 @@ def ingested(news: News, built: building.Built = building.NOTHING_BUILT) -> Inge
 def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place]) -> None:
     pieces, starts = _pieces(places)
     again = {piece.origin.source for piece in pieces if piece.origin.source in lake.state.files}
-    files = storing.store_pieces(spark, storing.storing(lake, again, starts), pieces)
+    files = store_tasks.store_pieces(spark, store_tasks.store_plan(lake, again, starts), pieces)
     clusters = {cluster_id for cluster_id, _ in files}
-    lake.commit(Change(place=storing.staged_moves(lake, files)), _state(lake.state, places, clusters))
+    lake.commit(Change(place=store_tasks.staged_moves(lake, files)), _state(lake.state, places, clusters))
 
 
 def _pieces(places: Sequence[Place]) -> tuple[list[Piece], dict[str, int]]:
     """Returns what to read, and for each source that is not read from its start the first offset."""
     pieces, starts = [], {}
     for place in places:
-        for piece in plan_pieces(place.found, storing.selection_from(place.start), ALL):
+        for piece in plan_pieces(place.found, store_tasks.selection_from(place.start), ALL):
             pieces.append(piece)
             if place.start:
                 starts[piece.origin.source] = place.start
     return pieces, starts
 
 
-def _state(state: State, places: Sequence[Place], clusters: set[str]) -> State:
+def _state(state: LakeState, places: Sequence[Place], clusters: set[str]) -> LakeState:
     commit = state.commit + 1
     reads = dict(state.reads)
     files = dict(state.files)
     for place in places:
-        reads[place.address] = remembered(reads.get(place.address, ()), commit, place.start)
+        reads[place.address] = with_read(reads.get(place.address, ()), commit, place.start)
         files |= place.files
     return replace(
         state, files=files, reads=reads, clusters={**state.clusters, **dict.fromkeys(clusters, commit)}
@@ -162,22 +162,24 @@ def find_places(
                 f"source {source}: no metadata log below it: no directory __cluster_metadata-0, "
                 "and no file like 00000000000000000000.log"
             )
-        for one in found:
-            if one.address in seen:
+        for directory in found:
+            if directory.address in seen:
                 continue
-            seen.add(one.address)
-            place = _news(root, one, known)
+            seen.add(directory.address)
+            place = _new_files(root, directory, known)
             if place is not None:
-                places[one.address] = place
+                places[directory.address] = place
     return [places[address] for address in sorted(places)], len(seen)
 
 
-def remembered(reads: Sequence[Read], commit: int, start: int) -> list[Read]:
+def with_read(reads: Sequence[Read], commit: int, start: int) -> list[Read]:
     """The reads of a directory plus a new one, without those that it covers."""
     return [*(read for read in reads if read.start < start), Read(commit, start)]
 
 
-def _news(root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping[str, str]) -> Place | None:
+def _new_files(
+    root: Root, found: MetadataDirectory | UnreadablePlace, known: Mapping[str, str]
+) -> Place | None:
     if isinstance(found, UnreadablePlace):
         if known.get(found.address) == f"{UNREADABLE}: {found.detail}":
             return None

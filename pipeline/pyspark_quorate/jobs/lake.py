@@ -1,4 +1,4 @@
-"""A lake on disk: its files, its single writer, and atomic commits (ADR 14).
+"""A lake on disk: its files, its single writer, and atomic commits (ADR 34).
 
     LAKE/<table>/_common_metadata                             the columns, for every reader
     LAKE/<table>/cluster_id=<id>/day=<YYYY-MM-DD>/*.parquet
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pyspark_quorate.jobs.state import LakeError, State
+from pyspark_quorate.jobs.state import LakeError, LakeState
 
 FORMATS: Final = ("parquet", "delta")
 PRIVATE: Final = "_lake"
@@ -59,13 +59,13 @@ class DeltaWrite:
 class Lake:
     """An existing lake. It may be changed only within `writing`."""
 
-    def __init__(self, path: Path, state: State) -> None:
+    def __init__(self, path: Path, state: LakeState) -> None:
         self.path = path
         self.state = state
 
     @classmethod
     def open(cls, location: str) -> Self:
-        """Open the lake at a path for reading. Raises LakeError if there is none."""
+        """Open the lake at a path for reading. Raises LakeError if the path is not a lake."""
         path = _directory(location)
         file = path / STATE
         if not file.exists():
@@ -84,8 +84,8 @@ class Lake:
         (path / PRIVATE).mkdir(parents=True, exist_ok=True)
         with _locked(path):
             if not (path / STATE).exists() and not (path / COMMIT).exists():
-                _write_json(path / STATE, State(format=kind or FORMATS[0]).as_json())
-            lake = cls(path, State(format=FORMATS[0]))
+                _write_json(path / STATE, LakeState(format=kind or FORMATS[0]).as_json())
+            lake = cls(path, LakeState(format=FORMATS[0]))
             lake._recover()
             _check_format(path, lake.state, kind)
             yield lake
@@ -117,7 +117,7 @@ class Lake:
         """The directory of a stream's checkpoint."""
         return self.path / STREAMS / name
 
-    def commit(self, change: Change, state: State) -> None:
+    def commit(self, change: Change, state: LakeState) -> None:
         """Apply a staged change together with the new state, whose commit number is one higher. Atomic."""
         following = replace(state, commit=self.state.commit + 1)
         # What Spark wrote may still be in the page cache only, and commit.json refers to it.
@@ -125,7 +125,7 @@ class Lake:
         entry = {
             "place": [list(pair) for pair in change.place],
             "remove": list(change.remove),
-            "deltas": [[one.table, one.staged, list(one.clusters)] for one in change.deltas],
+            "deltas": [[write.table, write.staged, list(write.clusters)] for write in change.deltas],
             "state": following.as_json(),
         }
         _write_json(self.path / COMMIT, entry)
@@ -160,7 +160,7 @@ class Lake:
             trash.mkdir(exist_ok=True)
             place.rename(trash / str(sum(1 for _ in trash.iterdir())))
 
-    def _write_deltas(self, writes: Sequence[DeltaWrite], state: State) -> None:
+    def _write_deltas(self, writes: Sequence[DeltaWrite], state: LakeState) -> None:
         from pyspark_quorate.jobs import delta  # noqa: PLC0415 - an extra, for lakes in that format
 
         for write in writes:
@@ -200,27 +200,27 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _check_format(path: Path, state: State, kind: str | None) -> None:
+def _check_format(path: Path, state: LakeState, kind: str | None) -> None:
     if kind is not None and state.format != kind:
         raise LakeError(f"--format {kind}: the lake {path} has the format {state.format}")
 
 
-def _read_state(file: Path) -> State:
+def _read_state(file: Path) -> LakeState:
     try:
-        return State.from_json(_read_object(file), str(file.parent.parent))
+        return LakeState.from_json(_read_object(file), str(file.parent.parent))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LakeError(f"{file} is not the state of a lake: {error}") from error
 
 
-def _read_commit(file: Path) -> tuple[Change, State]:
+def _read_commit(file: Path) -> tuple[Change, LakeState]:
     try:
         entry = _read_object(file)
         change = Change(
             place=[(str(staged), str(place)) for staged, place in entry["place"]],
             remove=[str(place) for place in entry["remove"]],
-            deltas=[DeltaWrite(*one) for one in entry["deltas"]],
+            deltas=[DeltaWrite(*fields) for fields in entry["deltas"]],
         )
-        return change, State.from_json(entry["state"], str(file.parent.parent))
+        return change, LakeState.from_json(entry["state"], str(file.parent.parent))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LakeError(f"{file} is not a commit of a lake: {error}") from error
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOK_EVERY_S: Final = 0.25
+POLL_EVERY_S: Final = 0.25
 
 
 class Steps:
@@ -63,14 +63,14 @@ class Bars(Steps):
             thread.join()
 
     def _follow(self, tracker: Any, tasks: Any, ended: threading.Event) -> None:
-        while not ended.wait(LOOK_EVERY_S):
-            stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
+        while not ended.wait(POLL_EVERY_S):
+            stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
             found = [stage for stage in stages if stage is not None]
             self._progress.update(
                 tasks,
                 visible=bool(found),
-                total=sum(one.numTasks for one in found) or None,
-                completed=sum(one.numCompletedTasks for one in found),
+                total=sum(stage.numTasks for stage in found) or None,
+                completed=sum(stage.numCompletedTasks for stage in found),
             )
 
 

@@ -76,7 +76,7 @@ def spark_session(
     archive = None
     if not is_submitted and chosen is not None and _is_local(chosen):
         archive = class_archive(os.environ, scratch, given.get(JAVA_OPTIONS, ""))
-    makes_archive = archive is not None and archive.kept is None
+    makes_archive = archive is not None and archive.cached is None
     for key, value in _with_defaults(given, chosen, scratch, archive).items():
         builder = builder.config(key, value)
     launcher = _Launcher()
@@ -104,7 +104,7 @@ def spark_session(
     if archive is not None and makes_archive:
         steps.begin("keeping Spark's classes, so that later jobs start faster")
         if _ends(context):
-            archive.keep()
+            archive.cache()
 
 
 def _ends(context: "SparkContext") -> bool:
@@ -149,7 +149,7 @@ def _with_defaults(
             "spark.sql.shuffle.partitions": str(2 * _cores(master)),
             "spark.local.dir": str(scratch / "spark"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            # A query only takes what a stream brings: to plan it anew or to compile it would cost more than it saves.
+            # A query only passes on rows of a stream: planning it again or compiling it costs more than it saves.
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
             "spark.driver.memory": os.environ.get("QUORATE_LAKE_MEMORY", "1g"),
@@ -187,7 +187,7 @@ class _Launcher:
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LAUNCHER_LINES_MAX)
-        self._hearing: threading.Thread | None = None
+        self._read_linesing: threading.Thread | None = None
 
     @contextmanager
     def heard(self, is_submitted: bool) -> Iterator[None]:
@@ -200,8 +200,8 @@ class _Launcher:
         end, begin = os.pipe()
         os.dup2(begin, 2)
         os.close(begin)
-        self._hearing = threading.Thread(target=self._hear, args=(end,), daemon=True)
-        self._hearing.start()
+        self._read_linesing = threading.Thread(target=self._read_lines, args=(end,), daemon=True)
+        self._read_linesing.start()
         try:
             yield
         finally:
@@ -210,14 +210,14 @@ class _Launcher:
 
     def reason(self) -> str | None:
         """The line with the reason why the JVM did not start."""
-        if self._hearing is not None:
-            self._hearing.join(LAUNCHER_ENDS_WITHIN_S)
+        if self._read_linesing is not None:
+            self._read_linesing.join(LAUNCHER_ENDS_WITHIN_S)
         errors = [line for line in self._lines.copy() if any(word in line for word in LAUNCHER_COMPLAINS)]
         return (
             errors[0].removeprefix('Exception in thread "main" ').removeprefix("Error: ") if errors else None
         )
 
-    def _hear(self, end: int) -> None:
+    def _read_lines(self, end: int) -> None:
         """Read until the JVM ends, so that it never blocks on a full pipe."""
         with open(end, encoding="utf-8", errors="replace") as lines:
             self._lines.extend(line.strip() for line in lines)

@@ -28,7 +28,7 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LakeState:
     """Everything that a lake keeps between two runs."""
 
     format: str

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_quorate import register
-from pyspark_quorate.jobs import building, storing
+from pyspark_quorate.jobs import store_tasks, table_build
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeError
@@ -24,7 +24,7 @@ BUILDING_SHARE_MAX = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedQuorum:
     """The followed quorum and its client configuration."""
 
     bootstrap_controllers: str
@@ -44,7 +44,7 @@ class Followed:
 def follow(
     spark: SparkSession,
     lake: Lake,
-    followed: Followed,
+    followed: FollowedQuorum,
     steps: Steps,
     *,
     tables: Sequence[Table],
@@ -62,12 +62,12 @@ def follow(
         LakeError: if the query fails, for example because the quorum can't be followed.
     """
     register(spark)
-    taker = _Taker(lake, followed)
+    batch_writer = _BatchWriter(lake, followed)
     reader = spark.readStream.format("quorate").option("noOps", "true")
     reader = reader.option("bootstrapControllers", followed.bootstrap_controllers)
     if followed.command_config is not None:
         reader = reader.option("configFile", str(followed.command_config.absolute()))
-    writer = reader.load().writeStream.foreachBatch(taker.take)
+    writer = reader.load().writeStream.foreachBatch(batch_writer.add)
     writer = writer.option("checkpointLocation", str(lake.stream(followed.name)))
     writer = (
         writer.trigger(availableNow=True)
@@ -81,16 +81,16 @@ def follow(
         while not (query.awaitTermination(WAIT_S) or is_stopped()):
             begun_s = time.monotonic()
             if begun_s >= due_s:
-                with taker.pausing:
-                    building.build(spark, lake, tables, steps)
+                with batch_writer.pausing:
+                    table_build.build(spark, lake, tables, steps)
                 due_s = next_build_s(begun_s, time.monotonic(), refresh_s)
     except StreamingQueryException as error:
         raise LakeError(f"following {followed.bootstrap_controllers} ended: {_reason(error)}") from error
     finally:
         query.stop()
-    with taker.pausing:
-        building.build(spark, lake, tables, steps)
-    return taker.batches
+    with batch_writer.pausing:
+        table_build.build(spark, lake, tables, steps)
+    return batch_writer.batches
 
 
 def next_build_s(begun_s: float, ended_s: float, refresh_s: float) -> float:
@@ -99,10 +99,10 @@ def next_build_s(begun_s: float, ended_s: float, refresh_s: float) -> float:
     return ended_s + max(refresh_s, took_s / BUILDING_SHARE_MAX - took_s)
 
 
-class _Taker:
+class _BatchWriter:
     """Adds batches to the lake, in Spark's thread, except while `pausing` is held."""
 
-    def __init__(self, lake: Lake, followed: Followed) -> None:
+    def __init__(self, lake: Lake, followed: FollowedQuorum) -> None:
         self._lake = lake
         self._name = followed.name
         self._again: tuple[str, ...] = ()
@@ -114,20 +114,23 @@ class _Taker:
             streams = {name: number for name, number in lake.state.streams.items() if name != self._name}
             lake.state = replace(lake.state, streams=streams)
 
-    def take(self, batch: DataFrame, number: int) -> None:
+    def add(self, batch: DataFrame, number: int) -> None:
         """Add one batch; `number` is Spark's."""
         with self.pausing:
             lake = self._lake
             if number <= lake.state.streams.get(self._name, -1):
                 return
-            files = storing.store_frame(batch, storing.storing(lake, self._again))
+            files = store_tasks.store_frame(batch, store_tasks.store_plan(lake, self._again))
             commit = lake.state.commit + 1
             state = replace(
                 lake.state,
-                clusters={**lake.state.clusters, **dict.fromkeys((one for one, _ in files), commit)},
+                clusters={
+                    **lake.state.clusters,
+                    **dict.fromkeys((cluster_id for cluster_id, _ in files), commit),
+                },
                 streams={**lake.state.streams, self._name: number},
             )
-            lake.commit(Change(place=storing.staged_moves(lake, files)), state)
+            lake.commit(Change(place=store_tasks.staged_moves(lake, files)), state)
             self.batches += 1
 
 

@@ -79,14 +79,14 @@ def _string(text: str) -> bytes:
 
 
 def _array(found: list[Any], ids: dict[str, int]) -> bytes:
-    if all(type(one) is int for one in found):
+    if all(type(value) is int for value in found):
         return _numbers(tuple(found))  # ids of nodes, mostly the same ones
-    return _elements([_value(one, ids) for one in found])
+    return _elements([_value(value, ids) for value in found])
 
 
 @lru_cache(maxsize=4096)
 def _numbers(found: tuple[int, ...]) -> bytes:
-    return _elements([_number(one) for one in found])
+    return _elements([_number(value) for value in found])
 
 
 def _elements(parts: list[bytes]) -> bytes:

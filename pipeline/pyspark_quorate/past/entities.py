@@ -12,9 +12,8 @@ from quorate_protocol.records.generated import RECORD_CLASSES, MetadataRecord
 from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text
 from quorate_protocol.wire.schema import EntityClass, FieldSchema, schema_of
 
-from pyspark_quorate.source.payload import field_name
-from pyspark_quorate.source.redaction import REDACTED
-from pyspark_quorate.tables.lines import Fields
+from pyspark_quorate.source.payload import REDACTED, field_name
+from pyspark_quorate.tables.contract import Fields
 
 _CLASSES: Final = {classes[-1].__name__: classes[-1] for classes in RECORD_CLASSES.values()}
 _REDACTED_BYTES: Final = REDACTED.encode()

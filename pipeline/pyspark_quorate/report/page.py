@@ -5,9 +5,9 @@ from datetime import datetime
 from html import escape
 from typing import Any, Final
 
-from pyspark_quorate.report.drawing import draw_bars, draw_lines
+from pyspark_quorate.report.charts import draw_bars, draw_lines
 from pyspark_quorate.report.history import History, in_words
-from pyspark_quorate.report.sections import ROWS_SHOWN, Section, sections_of, span_of
+from pyspark_quorate.report.sections import ROWS_SHOWN, Section, period_of, sections_of
 
 _STYLE: Final = """
 :root{color-scheme:light dark;--paper:#fff;--card:#f7f8fa;--ink:#1c2330;--soft:#566072;--line:#d9dde4;--good:#2a9d74;
@@ -65,7 +65,7 @@ def render(histories: Sequence[History], made_at: datetime, done: Callable[[], o
 
 
 def _cluster(history: History, number: int) -> str:
-    span = span_of(history)
+    span = period_of(history)
     sections = sections_of(history)
     bad = [(place, section) for place, section in enumerate(sections, start=1) if section.is_bad]
     short = "".join(
@@ -93,7 +93,7 @@ def _cluster(history: History, number: int) -> str:
 
 
 def _section(section: Section, history: History, anchor: str) -> str:
-    span = span_of(history)
+    span = period_of(history)
     description = f"{section.finding} The table below has the same data."
     title = f"{section.title}, {history.cluster_id}"
     picture = None

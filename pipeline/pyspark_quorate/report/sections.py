@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from pyspark_quorate.report.drawing import Bar, Line, Span
+from pyspark_quorate.report.charts import Bar, Period, Series
 from pyspark_quorate.report.history import History, Row, counted, in_words
 
 ROWS_SHOWN: Final = 200
@@ -22,7 +22,7 @@ class Section:
     finding: str
     is_bad: bool = False
     bars: Sequence[Bar] = ()
-    lines: Sequence[Line] = ()
+    lines: Sequence[Series] = ()
     legend: Sequence[tuple[str, str]] = ()
     headers: Sequence[str] = ()
     rows: Sequence[Sequence[Any]] = field(default=())
@@ -33,9 +33,9 @@ def sections_of(history: History) -> list[Section]:
     return [make(history) for table, make in _MAKERS.items() if table in history.tables]
 
 
-def span_of(history: History) -> Span:
+def period_of(history: History) -> Period:
     """The period that every chart of a report shows."""
-    return Span(history.since, history.until)
+    return Period(history.since, history.until)
 
 
 def membership(history: History) -> Section:
@@ -150,7 +150,10 @@ def fencing(history: History) -> Section:
         finding = f"None of {counted(len({row['broker_id'] for row in rows}), 'broker')} went out of service."
     else:
         worst = [broker for broker, _ in flaps.most_common(NAMES_SHOWN)]
-        named = [f"broker {one} ({_times_word(flaps[one])}, {in_words(fenced[one])} fenced)" for one in worst]
+        named = [
+            f"broker {broker} ({_times_word(flaps[broker])}, {in_words(fenced[broker])} fenced)"
+            for broker in worst
+        ]
         more = len(flaps) - len(named)
         finding = f"Went out of service: {', '.join(named)}{f' and {more} more' if more else ''}."
     return Section(
@@ -185,7 +188,7 @@ def partitions_at_risk(history: History) -> Section:
         title,
         f"{finding}. Most affected topic: {by_topic.most_common(1)[0][0]}.",
         is_bad=bool(offline),
-        lines=[Line("under-replicated", "warn", under), Line("without a leader", "bad", offline)],
+        lines=[Series("under-replicated", "warn", under), Series("without a leader", "bad", offline)],
         headers=(
             "Topic",
             "Partition",

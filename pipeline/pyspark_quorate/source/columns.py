@@ -8,6 +8,7 @@ same text for usual records.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,7 +21,6 @@ from quorate_protocol.wire.codec.native import extension
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import FieldSchema, schema_of, zero_entity
 
-from pyspark_quorate.source.arrow import strings, strings_of
 from pyspark_quorate.source.framing import read_unsigned_varints
 from pyspark_quorate.source.payload import field_name, field_text
 from pyspark_quorate.source.runs import Integers, gather
@@ -45,7 +45,6 @@ _ALPHABET: Final = np.frombuffer(
 )
 _PAIRS: Final = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).view(np.uint16).ravel()
 """The two base64 characters of each 12 bits, as one number."""
-_BOOLEANS: Final = strings_of(["false", "true"])
 _QUOTE, _BACKSLASH, _SPACE, _DELETE = 0x22, 0x5C, 0x20, 0x7F
 
 
@@ -60,21 +59,21 @@ class Cursor:
         self.end = end
         self.is_usual: Mask = np.ones(len(at), np.bool_)
 
-    def take(self, width: int) -> NDArray[np.uint8]:
+    def read(self, width: int) -> NDArray[np.uint8]:
         """The next `width` bytes of each record, as rows of an array."""
-        taken = gather(self.window, self.at, width)
+        found = gather(self.window, self.at, width)
         self.skip(width)
-        return taken
+        return found
 
-    def take_varint(self) -> Integers:
+    def read_varint(self) -> Integers:
         """An unsigned varint of each record."""
         value, self.at = read_unsigned_varints(self.window, self.at)
         self.skip(0)
         return value
 
-    def take_length(self, width: int, *, is_nullable: bool) -> tuple[Integers, Mask | None]:
+    def read_length(self, width: int, *, is_nullable: bool) -> tuple[Integers, Mask | None]:
         """A compact length of each record, and a mask of nulls if any; lengths that do not fit are unusual, and 0."""
-        length = self.take_varint() - 1
+        length = self.read_varint() - 1
         is_null = length == -1
         is_bad = (length < 0) & ~is_null if is_nullable else length < 0
         is_bad |= length > (self.end - self.at) // width
@@ -113,37 +112,37 @@ def _number_reader(kafka_type: str) -> Reader:
     dtype = np.dtype(_DTYPES[kafka_type])
 
     def read(cursor: Cursor) -> list[Text]:
-        return [_numbers(cursor.take(dtype.itemsize), dtype)]
+        return [_numbers(cursor.read(dtype.itemsize), dtype)]
 
     return read
 
 
-def _numbers(taken: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> pa.StringArray:
-    native = taken.view(dtype).ravel().astype(dtype.newbyteorder("="))
+def _numbers(raw: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> pa.StringArray:
+    native = raw.view(dtype).ravel().astype(dtype.newbyteorder("="))
     return pc.cast(pa.array(native), pa.string())
 
 
 def _read_boolean(cursor: Cursor) -> list[Text]:
-    return [_BOOLEANS.take(pa.array((cursor.take(1).ravel() != 0).astype(np.int8)))]
+    return [_BOOLEANS.take(pa.array((cursor.read(1).ravel() != 0).astype(np.int8)))]
 
 
 def _read_uuid(cursor: Cursor) -> list[Text]:
-    return ['"', _uuids(cursor.take(_UUID_BYTES)), '"']
+    return ['"', _uuids(cursor.read(_UUID_BYTES)), '"']
 
 
-def _uuids(taken: NDArray[np.uint8]) -> pa.StringArray:
+def _uuids(raw: NDArray[np.uint8]) -> pa.StringArray:
     """URL-safe base64 without padding: 12 bits become two characters, as do the last byte and four zero bits."""
-    code = np.empty((len(taken), _UUID_CHARACTERS // 2), np.uint16)
-    first, second, third = (taken[:, place:15:3].astype(np.uint16) for place in range(3))
+    code = np.empty((len(raw), _UUID_CHARACTERS // 2), np.uint16)
+    first, second, third = (raw[:, place:15:3].astype(np.uint16) for place in range(3))
     code[:, 0:10:2] = first << 4 | second >> 4
     code[:, 1:10:2] = (second & 0x0F) << 8 | third
-    code[:, 10] = taken[:, 15].astype(np.uint16) << 4
-    return strings(_PAIRS[code].view(np.uint8).ravel(), np.arange(len(taken) + 1) * _UUID_CHARACTERS)
+    code[:, 10] = raw[:, 15].astype(np.uint16) << 4
+    return strings(_PAIRS[code].view(np.uint8).ravel(), np.arange(len(raw) + 1) * _UUID_CHARACTERS)
 
 
 def _string_reader(*, is_nullable: bool) -> Reader:
     def read(cursor: Cursor) -> list[Text]:
-        length, is_null = cursor.take_length(1, is_nullable=is_nullable)
+        length, is_null = cursor.read_length(1, is_nullable=is_nullable)
         data, offsets = _gather_runs(cursor.window, cursor.at, length)
         cursor.skip(length)
         is_special = (data < _SPACE) | (data >= _DELETE) | (data == _QUOTE) | (data == _BACKSLASH)
@@ -164,14 +163,14 @@ def _array_reader(field: FieldSchema) -> Reader:
     opening, comma, closing = ('["', '","', '"]') if is_uuid else ("[", ",", "]")
 
     def read(cursor: Cursor) -> list[Text]:
-        length, is_null = cursor.take_length(width, is_nullable=field.is_nullable)
+        length, is_null = cursor.read_length(width, is_nullable=field.is_nullable)
         offsets = _offsets(length)
         starts = np.repeat(cursor.at, length) + width * (
             np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)
         )
-        taken = gather(cursor.window, starts, width)
+        raw = gather(cursor.window, starts, width)
         cursor.skip(length * width)
-        elements = _uuids(taken) if is_uuid else _numbers(taken, dtype)
+        elements = _uuids(raw) if is_uuid else _numbers(raw, dtype)
         joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements), comma)
         parts: list[Text] = [opening, joined, closing]
         if is_uuid and (length == 0).any():
@@ -221,7 +220,7 @@ def _read_tagged(cursor: Cursor, remaining: Integers, tag: int, read: Reader, ab
     if not len(has):
         return [absent]
     inner = Cursor(cursor.window, cursor.limit, cursor.at[has] + 1, cursor.end[has])
-    size = inner.take_varint()
+    size = inner.read_varint()
     inner.is_usual &= size <= inner.end - inner.at
     inner.end = np.minimum(inner.at + size, inner.end)
     parts = read(inner)
@@ -254,7 +253,7 @@ class Program:
         """The JSON of the records at `start` to `end` of the window, and a mask of those for which it is valid."""
         cursor = Cursor(window, limit, start, end)
         found: dict[str, list[Text]] = {name: read(cursor) for name, read in self.untagged}
-        remaining = cursor.take_varint()
+        remaining = cursor.read_varint()
         for name, tag, read, absent in self.tagged:
             found[name] = _read_tagged(cursor, remaining, tag, read, absent)
         is_usual: Mask = cursor.is_usual & (cursor.at == end) & (remaining == 0)
@@ -343,3 +342,34 @@ def _native_program(
 
 def _described(field: FieldSchema) -> tuple[str | None, bool, bool]:
     return field.kafka_type, field.is_array, field.is_nullable
+
+
+# Arrow arrays made of buffers: `pa.array` and `pa.scalar` import pandas, if that is installed, which costs 130 ms and
+# 35 MiB for each of Spark's processes.
+
+
+def arrow_of(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers of the size that the type has, without a copy."""
+    assert numbers.itemsize * 8 == kind.bit_width
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
+def strings(data: Any, offsets: NDArray[Any]) -> pa.StringArray:
+    """Texts that follow each other in `data`, in UTF-8."""
+    buffers = (pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), pa.py_buffer(data))
+    return pa.StringArray.from_buffers(len(offsets) - 1, *buffers)
+
+
+def strings_of(texts: Sequence[str]) -> pa.StringArray:
+    """Some texts."""
+    encoded = [text.encode() for text in texts]
+    return strings(b"".join(encoded), np.array([0, *accumulate(map(len, encoded))]))
+
+
+def repeated(text: str, count: int) -> pa.StringArray:
+    """The same text in each row."""
+    encoded = text.encode()
+    return strings(encoded * count, np.arange(count + 1) * len(encoded))
+
+
+_BOOLEANS: Final = strings_of(["false", "true"])

@@ -35,7 +35,7 @@ from quorate_protocol.observer import (
 from quorate_protocol.records.batch import RecordBatch
 
 from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
-from pyspark_quorate.source.scanning import Gap
+from pyspark_quorate.source.batch_scanner import Gap
 
 POLL_MS: Final = 500
 """How long a leader without new records may hold a request."""
@@ -53,11 +53,11 @@ class Feed(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the last answer was from a leader without committed records after `position`."""
+        """Whether the last response was from a leader without committed records after `position`."""
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader that sent the last useful answer."""
+        """The epoch of the leader that sent the last useful response."""
 
     def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
         """The events of one request. Raises HistoryLostError, and other errors if continuing is useless."""
@@ -116,7 +116,7 @@ class Planner:
         """The end of the last stretch: the next batches are in `_ahead`, and then in the feed."""
         self._leader_epoch = 0
         self._ahead: deque[_Sizes] = deque()
-        """Batches that were received and are in no stretch yet: at most those of one answer."""
+        """Batches that were received and are in no stretch yet: at most those of one response."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -134,39 +134,39 @@ class Planner:
         if self._at != start:
             self.close()
             self._leader_epoch = mark.leader_epoch
-        taken, offered, is_done, max_wait_ms = _Sizes(start), None, False, POLL_MS
+        stretch, offered, is_done, max_wait_ms = _Sizes(start), None, False, POLL_MS
         try:
             while True:
-                taken = self._take(taken, limit)
+                stretch = self._extend(stretch, limit)
                 if self._ahead or is_done:
                     break
-                offered, is_done = self._look(taken.end, max_wait_ms)
+                offered, is_done = self._request(stretch.end, max_wait_ms)
                 max_wait_ms = 0 if self._ahead else POLL_MS
         except HistoryLostError:
             self.close()
-            if taken.end == start:
+            if stretch.end == start:
                 raise
             # Records committed before the loss still belong to this stretch; the next call reports the loss.
         if offered is not None:
             self.close()
             is_allowed = limit.offset_max is None or offered.offset <= limit.offset_max
-            if taken.end == start and is_allowed:
-                taken = _Sizes(offered)
-        self._at = taken.end
-        return mark if taken.end == start else Mark(taken.end, self._leader_epoch)
+            if stretch.end == start and is_allowed:
+                stretch = _Sizes(offered)
+        self._at = stretch.end
+        return mark if stretch.end == start else Mark(stretch.end, self._leader_epoch)
 
-    def _take(self, taken: _Sizes, limit: Limit) -> _Sizes:
+    def _extend(self, stretch: _Sizes, limit: Limit) -> _Sizes:
         while self._ahead:
-            more = taken.plus(self._ahead[0])
+            more = stretch.plus(self._ahead[0])
             if limit.offset_max is not None and more.end.offset > limit.offset_max:
                 break
-            if taken.records and not more.is_within(limit):
+            if stretch.records and not more.is_within(limit):
                 break
             self._ahead.popleft()
-            taken = more
-        return taken
+            stretch = more
+        return stretch
 
-    def _look(self, at: Position, max_wait_ms: int) -> tuple[Position | None, bool]:
+    def _request(self, at: Position, max_wait_ms: int) -> tuple[Position | None, bool]:
         """Send one request. Returns a snapshot offered instead of records, and whether nothing more is available."""
         if self._feed is None:
             self._feed = self._open_feed(at, self._leader_epoch)
@@ -198,7 +198,7 @@ def _end_of(batch: RecordBatch) -> Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class LogBatches:
     """Batches of the log, including control batches."""
 
     batches: tuple[RecordBatch, ...]
@@ -212,7 +212,7 @@ class Snapshot:
     file: BinaryIO
 
 
-Item = Records | Snapshot | Gap
+Item = LogBatches | Snapshot | Gap
 
 
 def parted(start: Position, leader_end: Position) -> Gap:
@@ -236,19 +236,19 @@ def read_stretch(start: Position, mark: Mark, open_feed: OpenFeed) -> Iterator[I
     end = mark.position
     with (
         closing(open_feed(start, mark.leader_epoch)) as feed,
-        closing(_Reading(start, mark, feed, open_feed)) as stretch,
+        closing(_StretchReader(start, mark, feed, open_feed)) as reader,
     ):
         try:
-            while stretch.at.offset < end.offset:
-                yield from stretch.look()
+            while reader.at.offset < end.offset:
+                yield from reader.exchange()
         except HistoryLostError as lost:
             yield parted(end, lost.leader_end)
         else:
-            if stretch.at.offset == end.offset and stretch.at.epoch != end.epoch:
-                yield parted(end, stretch.at)
+            if reader.at.offset == end.offset and reader.at.epoch != end.epoch:
+                yield parted(end, reader.at)
 
 
-class _Reading:
+class _StretchReader:
     """The state of reading one stretch: its position, and the snapshot being fetched."""
 
     def __init__(self, start: Position, mark: Mark, feed: Feed, open_feed: OpenFeed) -> None:
@@ -265,7 +265,7 @@ class _Reading:
         if snapshot is not None:
             snapshot.close()
 
-    def look(self) -> Iterator[Item]:
+    def exchange(self) -> Iterator[Item]:
         """The items of one request. Raises HistoryLostError."""
         for event in self._feed.exchange(POLL_MS):
             if isinstance(event, Committed):
@@ -274,7 +274,7 @@ class _Reading:
                 self.close()
                 if event.snapshot_id.offset <= self.at.offset:
                     raise HistoryLostError(self._end, event.snapshot_id)
-                if event.snapshot_id.offset > self._end.offset and not self._goes_on_at_end():
+                if event.snapshot_id.offset > self._end.offset and not self._continues_at_end():
                     yield self._gap(self._end, event.snapshot_id)
                     return
                 self._snapshot = SpooledTemporaryFile(max_size=_SNAPSHOT_MEMORY_BYTES_MAX)  # noqa: SIM115
@@ -292,7 +292,7 @@ class _Reading:
         inside = tuple(batch for batch in batches if batch.last_offset < self._end.offset)
         if inside:
             self.at = _end_of(inside[-1])
-            yield Records(batches=inside)
+            yield LogBatches(batches=inside)
         if self.at.offset < self._end.offset and len(inside) < len(batches):
             # A stretch ends at the end of a batch: these are not the planned batches.
             raise HistoryLostError(self._end, self.at)
@@ -315,7 +315,7 @@ class _Reading:
         self.at = end
         return gap
 
-    def _goes_on_at_end(self) -> bool:
+    def _continues_at_end(self) -> bool:
         """Whether the leader still has the records after the stretch, so that it will not offer a snapshot there."""
         with closing(self._open_feed(self._end, self._leader_epoch)) as behind:
             while True:

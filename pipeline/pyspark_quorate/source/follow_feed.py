@@ -1,4 +1,4 @@
-"""Follows a quorum over the network, with a limit on the time without useful answers."""
+"""Follows a quorum over the network, with a limit on the time without useful responses."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ _RETRY_EVERY_MS: Final = 100
 _FOLLOWING_WITHIN_MS: Final = 5_000
 """Voters that were caught up at most this long ago follow the leader that reports it."""
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 
 class FollowError(Exception):
@@ -36,8 +36,8 @@ class FollowError(Exception):
 class QuorumFeed:
     """The events of a quorum's metadata log, one request at a time. Close it.
 
-    Requests without a useful answer are repeated, also to other controllers, for up to `default_api_timeout_ms` of
-    the config since the last useful answer. Then FollowError is raised.
+    Requests without a useful response are repeated, also to other controllers, for up to `default_api_timeout_ms` of
+    the config since the last useful response. Then FollowError is raised.
     """
 
     def __init__(self, config: AdminConfig, cluster_id: str, position: Position, leader_epoch: int) -> None:
@@ -49,7 +49,7 @@ class QuorumFeed:
         self._leader_epoch = max(position.epoch, leader_epoch)
         self._feed.observer.leader_epoch = self._leader_epoch
         self._runner = asyncio.Runner()
-        self._fruitless_s = 0.0
+        self._unanswered_s = 0.0
         self._reasons: dict[str, str] = {}
 
     @property
@@ -59,12 +59,12 @@ class QuorumFeed:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the last answer was from a leader without committed records after `position`."""
+        """Whether the last response was from a leader without committed records after `position`."""
         return self._feed.observer.is_caught_up
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader that sent the last useful answer."""
+        """The epoch of the leader that sent the last useful response."""
         return self._leader_epoch
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class QuorumFeed:
     def exchange(self, max_wait_ms: int) -> tuple[Event, ...]:
         """The events of one request. Raises HistoryLostError, and FollowError if continuing is useless."""
         begun_s = time.monotonic()
-        left_s = self._config.default_api_timeout_ms / 1000 - self._fruitless_s
+        left_s = self._config.default_api_timeout_ms / 1000 - self._unanswered_s
         try:
             responses = asyncio.wait_for(self._feed.exchange(max_wait_ms), left_s)
             events = self._runner.run(responses)
@@ -88,27 +88,27 @@ class QuorumFeed:
                 self._other_cluster() if is_other else f"{_named(self._config)}: {error}"
             ) from error
         except TimeoutError:
-            if self._is_made_anew():
+            if self._is_recreated():
                 raise HistoryLostError(self.position, BEGINNING) from None
-            raise FollowError(self._fruitless()) from None
+            raise FollowError(self._no_records()) from None
         if self.is_caught_up or any(isinstance(event, Committed | SnapshotChunk) for event in events):
-            self._fruitless_s = 0.0
+            self._unanswered_s = 0.0
             self._reasons.clear()
             self._leader_epoch = (
                 self._feed.observer.leader_epoch
             )  # not epochs that other controllers only mention
         else:
-            self._fruitless_s += time.monotonic() - begun_s
+            self._unanswered_s += time.monotonic() - begun_s
             self._reasons |= self._feed.failures
         return events
 
-    def _is_made_anew(self) -> bool:
+    def _is_recreated(self) -> bool:
         try:
             return is_led_below(fetch_quorum(self._config), self._leader_epoch)
         except FollowError:
             return False
 
-    def _fruitless(self) -> str:
+    def _no_records(self) -> str:
         reasons = {**self._reasons, **self._feed.failures}
         details = "".join(f"; {address}: {reason}" for address, reason in sorted(reasons.items()))
         return (
@@ -168,14 +168,14 @@ def is_led_below(quorum: QuorumDescription, epoch: int) -> bool:
     """
     caught_up_ms = {voter.node_id: voter.last_caught_up_ms or 0 for voter in quorum.voters}
     now_ms = caught_up_ms.get(quorum.leader_id, 0)
-    following = [one for one in caught_up_ms.values() if now_ms - one <= _FOLLOWING_WITHIN_MS]
+    following = [time_ms for time_ms in caught_up_ms.values() if now_ms - time_ms <= _FOLLOWING_WITHIN_MS]
     return quorum.leader_epoch < epoch and now_ms > 0 and 2 * len(following) > len(caught_up_ms)
 
 
 def _ask(
-    config: AdminConfig, question: Callable[[AdminClient], Awaitable[_Answer]], *, needs: str
-) -> _Answer:
-    async def ask() -> _Answer:
+    config: AdminConfig, question: Callable[[AdminClient], Awaitable[_Response]], *, needs: str
+) -> _Response:
+    async def ask() -> _Response:
         async with AdminClient(config) as client:
             return await question(client)
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate.rows import CORRUPT_BATCH
+from pyspark_quorate.source.batch_scanner import Gap
 from pyspark_quorate.source.runs import Batch, Batches, Integers, columns_of
-from pyspark_quorate.source.scanning import Gap
 
 PADDING_BYTES: Final = 64
 """Zeros after the bytes of an array, so that reads past a damaged end stay inside the array."""

@@ -13,18 +13,17 @@ NONE: Final = "none"
 SNAPSHOTS: Final = (ALL, NEWEST, NONE)
 
 _NAMES: Final = (
-    *(
-        "path",
-        "paths",
-        "clusters",
-        "clusterId",
-        "recordTypes",
-        "startOffset",
-        "endOffset",
-        "snapshots",
-        "noOps",
-    ),
-    *("partitionBytes", "pushFilters"),
+    "path",
+    "paths",
+    "clusters",
+    "clusterId",
+    "recordTypes",
+    "startOffset",
+    "endOffset",
+    "snapshots",
+    "noOps",
+    "partitionBytes",
+    "pushFilters",
 )
 _LONG_MAX: Final = 2**63 - 1
 _PARTITION_BYTES_DEFAULT: Final = 16 * 1024 * 1024
@@ -129,7 +128,7 @@ def lowered(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_known(options: Mapping[str, str], names: Sequence[str], prefix: str | None = None) -> None:
-    """Refuse a name that is none of these, in any case, and does not begin with `prefix`. Raises OptionError."""
+    """Reject a name that is unknown, in any case, and does not begin with `prefix`. Raises OptionError."""
     known = {name.lower() for name in names}
     for name in sorted(options.keys() - known):
         if prefix is None or not name.startswith(prefix):

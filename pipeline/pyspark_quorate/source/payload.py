@@ -11,24 +11,31 @@ import math
 import struct
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from quorate_protocol.errors import ProtocolError, UnknownRecord
+from quorate_protocol.kafka.secret_configs import is_secret_config
 from quorate_protocol.records.batch import Record
 from quorate_protocol.records.control import CONTROL_NAMES, decode_control
 from quorate_protocol.records.framing import decode_record
-from quorate_protocol.records.generated import RECORD_CLASSES
+from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
 from quorate_protocol.uuids import uuid_to_text
 from quorate_protocol.wire.schema import EntityClass, FieldSchema, schema_of
-
-from pyspark_quorate.source.redaction import REDACTED, SECRET_FIELDS, redact
 
 NO_OP: Final = "NoOpRecord"
 METADATA_NAMES: Final = {key: classes[-1].__name__ for key, classes in RECORD_CLASSES.items()}
 """Record key -> its name."""
 RECORD_NAMES: Final = frozenset((*METADATA_NAMES.values(), *CONTROL_NAMES))
 """The names of all records that can become rows."""
+REDACTED: Final = "[redacted]"
+SECRET_FIELDS: Final = frozenset(
+    ("UserScramCredentialRecord", name) for name in ("salt", "stored_key", "server_key")
+)
+"""(Record, field) pairs that are always redacted.
+
+Delegation tokens need no redaction: their record has the token's id, but not the key derived from it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,17 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> Decoded | U
 def _describe(value: bytes) -> str:
     name = METADATA_NAMES.get(value[1], "a record") if len(value) > 1 else "a record"
     return f"{name} of {len(value)} bytes"
+
+
+def redact(entity: Any) -> Any:
+    """The record with a secret config value redacted."""
+    if (
+        isinstance(entity, ConfigRecord)
+        and entity.value is not None
+        and is_secret_config(entity.resource_type, entity.name)
+    ):
+        return replace(entity, value=REDACTED)
+    return entity
 
 
 # JSON

@@ -9,10 +9,10 @@ from itertools import zip_longest
 from typing import Final
 
 from pyspark_quorate.rows import GAP, LOG, MISSING_OFFSETS, SNAPSHOT, UNREADABLE_FILE
-from pyspark_quorate.source.decoding import Origin
+from pyspark_quorate.source.batch_scanner import Gap
 from pyspark_quorate.source.layout import CheckpointFile, MetadataDirectory, UnreadablePlace
 from pyspark_quorate.source.options import ALL, NEWEST
-from pyspark_quorate.source.scanning import Gap
+from pyspark_quorate.source.record_decoder import Origin
 from pyspark_quorate.source.selection import Selection
 
 FILE_COST_BYTES: Final = 64 * 1024

@@ -19,11 +19,11 @@ from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate import rows
 from pyspark_quorate.rows import UNREADABLE_FILE
-from pyspark_quorate.source.decoding import RowReader, gap_rows
+from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
 from pyspark_quorate.source.layout import LayoutError, find_directories, open_root
 from pyspark_quorate.source.options import Options, parse_options
 from pyspark_quorate.source.pieces import Piece, cut, pack, plan_pieces
-from pyspark_quorate.source.scanning import BatchScanner, Gap
+from pyspark_quorate.source.record_decoder import RowReader, gap_rows
 from pyspark_quorate.source.selection import Selection, narrow, select
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -49,7 +49,7 @@ class MetadataLogReader(DataSourceReader):
         self._selection: Selection = select(options)
 
     def partitions(self) -> list[InputPartition]:
-        """List the files, on the driver. Raises LayoutError if there are none."""
+        """List the files, on the driver. Raises LayoutError without any."""
         pieces = list(self._pieces())
         packed = pack(pieces, self._options.partition_bytes)
         # Spark turns an empty list into one partition, None.
@@ -87,7 +87,7 @@ class FilteringReader(MetadataLogReader):
 class QuorateDataSource(DataSource):
     """`spark.read.format("quorate")`; :mod:`pyspark_quorate.source.options` has the options."""
 
-    takes_filters: ClassVar[bool] = False
+    accepts_filters: ClassVar[bool] = False
 
     @classmethod
     def name(cls) -> str:
@@ -101,8 +101,8 @@ class QuorateDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's interface
         """For a batch query. Raises OptionError."""
         options = parse_options(dict(self.options))
-        takes_filters = self.takes_filters or options.push_filters
-        return FilteringReader(options) if takes_filters else MetadataLogReader(options)
+        accepts_filters = self.accepts_filters or options.push_filters
+        return FilteringReader(options) if accepts_filters else MetadataLogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
         """For a stream of a running quorum; its options are in :mod:`pyspark_quorate.source.stream_options`."""
@@ -114,7 +114,7 @@ class QuorateDataSource(DataSource):
 class FilteringDataSource(QuorateDataSource):
     """The source for sessions with filter pushdown, which :func:`pyspark_quorate.register` turns on."""
 
-    takes_filters = True
+    accepts_filters = True
 
 
 # Input

@@ -1,7 +1,7 @@
 """Record batches as columns, and runs of batches that are checked together (numpy).
 
 A run ends at damage, at another leader epoch or at the end of the bytes;
-:mod:`pyspark_quorate.source.scanning` continues there batch by batch.
+:mod:`pyspark_quorate.source.batch_scanner` continues there batch by batch.
 """
 
 from collections.abc import Iterable
@@ -87,7 +87,7 @@ def gather(window: NDArray[np.uint8], at: Integers, width: int) -> NDArray[np.ui
     return items[at].view(np.uint8).reshape(len(at), width)
 
 
-def take_usual(data: bytes, at: int, *, next_offset: int, epoch: int, count_max: int) -> Batches:
+def read_usual_batches(data: bytes, at: int, *, next_offset: int, epoch: int, count_max: int) -> Batches:
     """The batches from `at` on, up to the first unexpected or incomplete one.
 
     Expected are correct checksums, consecutive offsets from `next_offset`, this epoch, and KRaft's attributes.

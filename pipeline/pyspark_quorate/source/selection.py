@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_quorate.rows import GAP, UNKNOWN_RECORD
+from pyspark_quorate.source.batch_scanner import Gap
 from pyspark_quorate.source.options import Options
 from pyspark_quorate.source.payload import NO_OP, RECORD_NAMES
-from pyspark_quorate.source.scanning import Gap
 
 _OFFSET_MAX: Final = 2**63 - 1
 

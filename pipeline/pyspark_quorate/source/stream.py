@@ -2,7 +2,7 @@
 
 :mod:`pyspark_quorate.source.stream_options` has the options. On the driver, Spark requests the end of the next
 micro-batch and stores it; an executor reads the micro-batch, with the same result after a failure, whichever
-controller leads then. :mod:`pyspark_quorate.source.follow` tells what is read if the log no longer has it.
+controller leads then. :mod:`pyspark_quorate.source.follow` describes what is read if the log no longer has it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,21 +15,21 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRow
 from quorate_protocol.observer import BEGINNING, HistoryLostError, Position
 from quorate_protocol.records.batch import encode_batch
 
-from pyspark_quorate.source.decoding import Origin, RowReader, gap_rows
+from pyspark_quorate.source.batch_scanner import BatchScanner
 from pyspark_quorate.source.follow import (
     Item,
     Limit,
+    LogBatches,
     Mark,
     OpenFeed,
     Planner,
-    Records,
     Snapshot,
     parted,
     read_stretch,
 )
 from pyspark_quorate.source.follow_feed import QuorumFeed, fetch_cluster_id, fetch_committed_end
 from pyspark_quorate.source.payload import NO_OP, RECORD_NAMES
-from pyspark_quorate.source.scanning import BatchScanner
+from pyspark_quorate.source.record_decoder import Origin, RowReader, gap_rows
 from pyspark_quorate.source.selection import Selection
 from pyspark_quorate.source.stream_options import InitialOffset, StreamOptions
 
@@ -139,8 +139,8 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             end = self._planner.end_after(begin.mark, self._limit(limit))
         except HistoryLostError as lost:
-            anew = StreamOffset(cluster_id=begin.cluster_id, mark=_BEGINNING, parted_at=lost.leader_end)
-            return anew.to_json()
+            recreated = StreamOffset(cluster_id=begin.cluster_id, mark=_BEGINNING, parted_at=lost.leader_end)
+            return recreated.to_json()
         return start if end == begin.mark else StreamOffset(cluster_id=begin.cluster_id, mark=end).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -189,14 +189,14 @@ class _Rows:
         self._selection = Selection(names=RECORD_NAMES if options.no_ops else RECORD_NAMES - {NO_OP})
 
     def of(self, item: Item) -> Iterator[pa.RecordBatch]:
-        if isinstance(item, Records):
+        if isinstance(item, LogBatches):
             yield from self._of_records(item)
         elif isinstance(item, Snapshot):
             yield from self._of_snapshot(item)
         else:
             yield from gap_rows(self._origin, [item])
 
-    def _of_records(self, item: Records) -> Iterator[pa.RecordBatch]:
+    def _of_records(self, item: LogBatches) -> Iterator[pa.RecordBatch]:
         first, last = item.batches[0].base_offset, item.batches[-1].last_offset
         reader = RowReader(
             self._origin, self._selection, BatchScanner(first_offset=first, end_offset=last + 1)

@@ -49,7 +49,7 @@ class StreamOptions:
     | `configFile` | Kafka client properties; the file is read on the driver and on each executor |
     | `config.PROPERTY` | one property, such as `config.security.protocol`; overrides the file |
 
-    A micro-batch fails after `config.default.api.timeout.ms` (60000) without an answer from a leader. Put secrets
+    A micro-batch fails after `config.default.api.timeout.ms` (60000) without a response from a leader. Put secrets
     into `configFile`: Spark may show options.
     """
 
@@ -70,7 +70,7 @@ class StreamOptions:
         parsed = cls(
             bootstrap_controllers=given.get(_BOOTSTRAP.lower(), ""),
             initial_offset=InitialOffset(
-                choice(given, _INITIAL_OFFSET, [one.value for one in InitialOffset])
+                choice(given, _INITIAL_OFFSET, [offset.value for offset in InitialOffset])
             ),
             records_max=number(given, _RECORDS_MAX, at_least=1) or _RECORDS_MAX_DEFAULT,
             bytes_max=number(given, _BYTES_MAX, at_least=1),

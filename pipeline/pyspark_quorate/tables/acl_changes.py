@@ -1,16 +1,15 @@
 """Table `acl_changes`: access control entries added and removed."""
 
+from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Life, State, boundaries
-from pyspark_quorate.tables.keyed import KeyedFold
-from pyspark_quorate.tables.lines import Fields, Line
-from pyspark_quorate.tables.naming import name_of
+from pyspark_quorate.tables.contract import Fields, Line, Table
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval, KeyedFold, State, boundaries
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -43,35 +42,46 @@ class AclChanges(KeyedFold):
     TYPES = (_ADD, _REMOVE)
 
     def step(self, line: Line) -> None:
-        """Take a record that adds or removes an entry."""
+        """Apply a record that adds or removes an entry."""
         state = _entry(line.fields) if line.type == _ADD else None
-        self.lives.tell((line.fields["id"],), state, line)
+        self.intervals.set_state((line.fields["id"],), state, line)
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
         """Add a row for the start of an interval, and one for its end."""
-        for boundary in boundaries(life, previous, is_followed):
+        for boundary in boundaries(interval, previous, is_followed):
             for change, entry in (("removed", boundary.before), ("added", boundary.after)):
                 if entry is not None:
                     self.rows.append(
-                        (boundary.time_us, boundary.offset, change, *life.key, *entry, boundary.exact)
+                        (boundary.time_us, boundary.offset, change, *interval.key, *entry, boundary.exact)
                     )
 
 
 def _entry(fields: Fields) -> State:
     return (
-        name_of(ResourceType, fields["resourceType"]),
+        _name_of(ResourceType, fields["resourceType"]),
         fields["resourceName"],
-        name_of(PatternType, fields["patternType"]),
-        *(fields["principal"], fields["host"]),
-        name_of(AclOperation, fields["operation"]),
-        name_of(AclPermissionType, fields["permissionType"]),
+        _name_of(PatternType, fields["patternType"]),
+        fields["principal"],
+        fields["host"],
+        _name_of(AclOperation, fields["operation"]),
+        _name_of(AclPermissionType, fields["permissionType"]),
     )
+
+
+def _name_of(kind: type[IntEnum], number: int) -> str:
+    """The name of the member with this number; the number as text if the enum has no such member."""
+    return _names(kind).get(number, str(number))
+
+
+@cache
+def _names(kind: type[IntEnum]) -> dict[int, str]:
+    return {int(member): member.name for member in kind}
 
 
 TABLE: Final = Table(
     name="acl_changes",
     fold=AclChanges,
-    doc="Access control entries added and removed. Kafka does not record by whom.",
+    doc="Access control entries added and removed. Kafka does not record which principal made a change.",
     schema=SCHEMA,
     key=("cluster_id", "acl_id", "offset", "change"),
 )

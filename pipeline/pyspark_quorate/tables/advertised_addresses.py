@@ -9,8 +9,9 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life, merge_adjacent
-from pyspark_quorate.tables.membership import NodeLives
+from pyspark_quorate.tables.controller_registrations import BrokerRegistrations, ControllerRegistrations
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key, merge_adjacent
+from pyspark_quorate.tables.membership import VoterIntervals
 
 REUSE_WINDOW: Final = timedelta(minutes=10)
 """Clients keep addresses for some time: metadata.max.age.ms of Kafka's clients is 5 minutes."""
@@ -39,47 +40,52 @@ SCHEMA: Final = schema(
 class AdvertisedAddresses(Fold):
     """The state of the table. It needs all registrations and voter sets, so it makes its rows in `finish`."""
 
-    NEEDS = (NodeLives,)
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterIntervals)
 
-    def __init__(self, cluster: Cluster, nodes: NodeLives) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: BrokerRegistrations,
+        controllers: ControllerRegistrations,
+        voters: VoterIntervals,
+    ) -> None:
         super().__init__(cluster)
-        self._roles = (
-            *(("broker", nodes.brokers, 1), ("controller", nodes.controllers, 1)),
-            ("voter", nodes.voters, 0),
-        )
+        self._roles = (("broker", brokers, 1), ("controller", controllers, 1), ("voter", voters, 0))
 
     def finish(self) -> None:
         """Add a row per interval in which a node advertised an address."""
-        owned: dict[Key, list[Life]] = defaultdict(list)
-        for life in merge_adjacent(self._stated(), self.cluster.breaks):
-            owned[life.key[:2]].append(life)
-        for lives in owned.values():
-            for life in lives:
-                self.rows.append((*life.key, *_reuse(life, lives, REUSE_WINDOW), *life.span))
+        owned: dict[Key, list[Interval]] = defaultdict(list)
+        for interval in merge_adjacent(self._advertised(), self.cluster.gap_ends):
+            owned[interval.key[:2]].append(interval)
+        for intervals in owned.values():
+            for interval in intervals:
+                self.rows.append((*interval.key, *_reuse(interval, intervals, REUSE_WINDOW), *interval.span))
 
-    def _stated(self) -> Iterator[Life]:
+    def _advertised(self) -> Iterator[Interval]:
         """Yields an interval per listener of a registration or voter, by (host, port, role, node id, listener)."""
         for role, source, at in self._roles:
-            for life in source.ended:
-                for listener, host, port, *_ in life.state[at] or ():
-                    yield life._replace(key=(host, port, role, life.key[0], listener), state=())
+            for interval in source.ended:
+                for listener, host, port, *_ in interval.state[at] or ():
+                    yield interval._replace(key=(host, port, role, interval.key[0], listener), state=())
 
 
-def _reuse(life: Life, lives: list[Life], window: timedelta) -> tuple[int | None, float | None]:
+def _reuse(
+    interval: Interval, intervals: list[Interval], window: timedelta
+) -> tuple[int | None, float | None]:
     """Returns the other node that used this host and port last, and the pause since then in seconds.
 
     Both are None if no other node used it, or if the pause is longer than `window`. Offsets decide which node was
     first. Times come from several leaders' clocks: a negative pause counts as 0.
     """
     found = []
-    for other in lives:
-        if other.key[3] == life.key[3] or other.from_offset >= life.from_offset:
+    for other in intervals:
+        if other.key[3] == interval.key[3] or other.from_offset >= interval.from_offset:
             continue
         pause_s = 0.0
-        if other.end <= life.from_offset:
-            if life.valid_from is None or other.valid_to is None:
+        if other.end <= interval.from_offset:
+            if interval.valid_from is None or other.valid_to is None:
                 continue
-            pause_s = max((life.valid_from - other.valid_to) / 1e6, 0.0)
+            pause_s = max((interval.valid_from - other.valid_to) / 1e6, 0.0)
         if pause_s <= window.total_seconds():
             found.append((pause_s, -other.from_offset, other.key[3]))
     if not found:

@@ -10,11 +10,9 @@ from typing import Any, Final
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Table
+from pyspark_quorate.tables.contract import Cluster, Line, Table
 from pyspark_quorate.tables.controller_registrations import ENDPOINTS, endpoints_of
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life, State
-from pyspark_quorate.tables.keyed import KeyedFold
-from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold, State
 
 FENCED: Final = "fenced"
 CONTROLLED_SHUTDOWN: Final = "controlled-shutdown"
@@ -96,7 +94,7 @@ class _Session:
 class _Recent:
     """The rows of a broker that wait until all fencings of their hour are known, and the times of these fencings."""
 
-    waiting: list[tuple[Life, bool]] = field(default_factory=list)
+    waiting: list[tuple[Interval, bool]] = field(default_factory=list)
     fencings_ms: list[int] = field(default_factory=list)
 
 
@@ -115,7 +113,7 @@ class BrokerSessions(KeyedFold):
         self._recent: dict[int, _Recent] = {}
 
     def step(self, line: Line) -> None:
-        """Take a record about a broker."""
+        """Apply a record about a broker."""
         fields = line.fields
         broker_id = fields["brokerId"] if "brokerId" in fields else fields["id"]
         epoch = fields["brokerEpoch"] if "brokerEpoch" in fields else fields["epoch"]
@@ -125,19 +123,21 @@ class BrokerSessions(KeyedFold):
         _merge(session, line)
         if line.type == _UNREGISTER:
             del self._sessions[broker_id]
-        self.lives.tell((broker_id,), None if line.type == _UNREGISTER else session.state, line)
+        self.intervals.set_state((broker_id,), None if line.type == _UNREGISTER else session.state, line)
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
         """Queue a row for the interval, and add the rows whose fencings are all known."""
-        (broker_id,) = life.key
+        (broker_id,) = interval.key
         was_epoch, _, was = previous.state[:3] if previous is not None else (None, None, None)
-        is_fencing = life.state[2] == FENCED and was_epoch == life.state[0] and was not in (None, FENCED)
+        is_fencing = (
+            interval.state[2] == FENCED and was_epoch == interval.state[0] and was not in (None, FENCED)
+        )
         recent = self._recent.setdefault(broker_id, _Recent())
-        recent.waiting.append((life, is_fencing))
+        recent.waiting.append((interval, is_fencing))
         if is_fencing:
-            recent.fencings_ms.append(_ms(life))
-        if _ms(life) - _ms(recent.waiting[0][0]) > FENCINGS_WINDOW_MS:
-            self._emit(recent, _ms(life) - FENCINGS_WINDOW_MS)
+            recent.fencings_ms.append(_ms(interval))
+        if _ms(interval) - _ms(recent.waiting[0][0]) > FENCINGS_WINDOW_MS:
+            self._emit(recent, _ms(interval) - FENCINGS_WINDOW_MS)
 
     def finish(self) -> None:
         """End the open intervals, and add all waiting rows."""
@@ -148,22 +148,24 @@ class BrokerSessions(KeyedFold):
     def _emit(self, recent: _Recent, before_ms: int | None) -> None:
         """Add the waiting rows that begin before this time; None: all."""
         waiting = []
-        for life, is_fencing in recent.waiting:
-            now_ms = _ms(life)
+        for interval, is_fencing in recent.waiting:
+            now_ms = _ms(interval)
             if before_ms is not None and now_ms >= before_ms:
-                waiting.append((life, is_fencing))
+                waiting.append((interval, is_fencing))
                 continue
             since_ms = now_ms - FENCINGS_WINDOW_MS
-            count = sum(since_ms < one <= now_ms for one in recent.fencings_ms)
-            self.rows.append((*life.key, *life.state, is_fencing, count, *life.span))
+            count = sum(since_ms < time_ms <= now_ms for time_ms in recent.fencings_ms)
+            self.rows.append((*interval.key, *interval.state, is_fencing, count, *interval.span))
         recent.waiting = waiting
         if before_ms is not None:
-            oldest_ms = min((_ms(life) for life, _ in waiting), default=before_ms) - FENCINGS_WINDOW_MS
-            recent.fencings_ms = [one for one in recent.fencings_ms if one > oldest_ms]
+            oldest_ms = (
+                min((_ms(interval) for interval, _ in waiting), default=before_ms) - FENCINGS_WINDOW_MS
+            )
+            recent.fencings_ms = [time_ms for time_ms in recent.fencings_ms if time_ms > oldest_ms]
 
 
-def _ms(life: Life) -> int:
-    return (life.valid_from or 0) // 1000
+def _ms(interval: Interval) -> int:
+    return (interval.valid_from or 0) // 1000
 
 
 def _merge(session: _Session, line: Line) -> None:

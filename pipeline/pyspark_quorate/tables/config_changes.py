@@ -7,12 +7,9 @@ from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.source.redaction import REDACTED
-from pyspark_quorate.tables.contract import Cluster, Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Key, Life, boundaries
-from pyspark_quorate.tables.keyed import KeyedFold
-from pyspark_quorate.tables.lines import Line
-from pyspark_quorate.tables.naming import name_of
+from pyspark_quorate.source.payload import REDACTED
+from pyspark_quorate.tables.contract import Cluster, Line, Table
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval, Key, KeyedFold, boundaries
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 SCHEMA: Final = schema(
@@ -33,6 +30,7 @@ SCHEMA: Final = schema(
 _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 
 _CONFIG: Final = "ConfigRecord"
+_TYPE_NAMES: Final = {int(kind): kind.name for kind in ConfigResourceType}
 _TOPIC: Final = ConfigResourceType.TOPIC.name
 
 
@@ -58,7 +56,7 @@ class ConfigChanges(KeyedFold):
         self._set_at = -1
 
     def step(self, line: Line) -> None:
-        """Take a config, or the end of a topic.
+        """Apply a config, or the end of a topic.
 
         The end of a topic deletes its configs; there are no records for them (ConfigurationsDelta.deleteTopic).
         """
@@ -67,38 +65,39 @@ class ConfigChanges(KeyedFold):
             if ended is not None and ended.name is not None:
                 self._end(ended.name, line)
             return
-        kind = name_of(ConfigResourceType, line.fields["resourceType"])
+        number = line.fields["resourceType"]
+        kind = _TYPE_NAMES.get(number, str(number))
         name, value = line.fields["resourceName"], line.fields["value"]
         key = (kind, name, line.fields["name"])
         set_offset = line.offset if value == REDACTED and not line.is_snapshot else None
-        state = None if value is None else (value, self._noted(key, set_offset, line))
+        state = None if value is None else (value, self._note_set(key, set_offset, line))
         if kind == _TOPIC and value is not None:
             self._of_topic[name].add(key)
-        self.lives.tell(key, state, line, self._ended.get(name, 0) if kind == _TOPIC else 0)
+        self.intervals.set_state(key, state, line, self._ended.get(name, 0) if kind == _TOPIC else 0)
 
     def end_snapshot(self) -> None:
         """End the configs that the snapshot lacks."""
         super().end_snapshot()
         self._ended = {}
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
         """Add a row for the start of an interval, and one for its end."""
-        for boundary in boundaries(life, previous, is_followed):
+        for boundary in boundaries(interval, previous, is_followed):
             before = boundary.before[0] if boundary.before is not None else None
             after, set_offset = boundary.after if boundary.after is not None else (None, None)
             # A snapshot contains a secret that existed before: whether it is the same one is unknown.
             if before is None or before != after or set_offset is not None:
                 self.rows.append(
-                    (boundary.time_us, boundary.offset, *life.key, before, after, boundary.exact)
+                    (boundary.time_us, boundary.offset, *interval.key, before, after, boundary.exact)
                 )
 
     def _end(self, topic: str, line: Line) -> None:
         for key in self._of_topic.pop(topic, ()):
-            self._noted(key, None, line)
-            self.lives.tell(key, None, line)
-        self._ended[topic] = self.cluster.breaks.count
+            self._note_set(key, None, line)
+            self.intervals.set_state(key, None, line)
+        self._ended[topic] = self.cluster.gap_ends.count
 
-    def _noted(self, key: Key, set_offset: int | None, line: Line) -> int | None:
+    def _note_set(self, key: Key, set_offset: int | None, line: Line) -> int | None:
         """Note which record set or removed a config. Returns the offset of the record that set a secret.
 
         For a secret in a snapshot, the offset is known only if the last record in the snapshot set it.
@@ -114,7 +113,7 @@ class ConfigChanges(KeyedFold):
 TABLE: Final = Table(
     name="config_changes",
     fold=ConfigChanges,
-    doc="Changes of dynamic configs. Kafka does not record by whom. Secrets are redacted.",
+    doc="Changes of dynamic configs. Kafka does not record which principal made a change. Secrets are redacted.",
     schema=SCHEMA,
     key=(*_KEY, "offset"),
 )

@@ -7,10 +7,8 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType
 from quorate_protocol.kafka.enums import SecurityProtocol
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
-from pyspark_quorate.tables.keyed import KeyedFold
-from pyspark_quorate.tables.lines import Fields, Line
+from pyspark_quorate.tables.contract import Cluster, Fields, Fold, Line, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, IntervalList
 
 ADDRESS: Final = (
     column("name", StringType(), "listener"),
@@ -49,7 +47,7 @@ CONTROLLER: Final = Role(
 )
 
 
-class Registrations(KeyedFold):
+class Registrations(IntervalList):
     """Intervals of registrations of one role.
 
     States: incarnation_id, endpoints, features, zk_migration_ready or None.
@@ -57,27 +55,18 @@ class Registrations(KeyedFold):
 
     ROLE: ClassVar[Role]
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self.ended: list[Life] = []
-        """The intervals that have ended. After `finish`, also those that were still open."""
-
     def step(self, line: Line) -> None:
-        """Take a record that registers or unregisters a node."""
+        """Apply a record that registers or unregisters a node."""
         fields = line.fields
         state = None
         if line.type == self.ROLE.register:
             features = sorted(
-                (one["name"], one["minSupportedVersion"], one["maxSupportedVersion"])
-                for one in fields["features"]
+                (feature["name"], feature["minSupportedVersion"], feature["maxSupportedVersion"])
+                for feature in fields["features"]
             )
             ready = fields.get("zkMigrationReady")
             state = (fields["incarnationId"], endpoints_of(fields), tuple(features), ready)
-        self.lives.tell((fields[self.ROLE.node_id],), state, line)
-
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """Keep the interval in `ended`."""
-        self.ended.append(life)
+        self.intervals.set_state((fields[self.ROLE.node_id],), state, line)
 
 
 class BrokerRegistrations(Registrations):
@@ -99,8 +88,13 @@ def endpoints_of(fields: Fields) -> tuple[tuple[Any, ...], ...]:
     protocols = {int(protocol): protocol.name for protocol in SecurityProtocol}
     return tuple(
         sorted(
-            (one["name"], one["host"], one["port"], protocols.get(one["securityProtocol"]))
-            for one in fields["endPoints"]
+            (
+                endpoint["name"],
+                endpoint["host"],
+                endpoint["port"],
+                protocols.get(endpoint["securityProtocol"]),
+            )
+            for endpoint in fields["endPoints"]
         )
     )
 
@@ -129,7 +123,9 @@ class RegisteredControllers(Fold):
 
     def finish(self) -> None:
         """Add all rows."""
-        self.rows.extend((*life.key, *life.state, *life.span) for life in self._controllers.ended)
+        self.rows.extend(
+            (*interval.key, *interval.state, *interval.span) for interval in self._controllers.ended
+        )
 
 
 TABLE: Final = Table(

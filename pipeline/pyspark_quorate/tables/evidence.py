@@ -5,12 +5,12 @@ a record counts depends on later rows, on the log of the next leader and on the 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pyspark_quorate.tables.lineage import effective_epochs
-from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, Stretch, Summary, joined
+from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, EpochSpan, Stretch, Summary, joined
 
 _OFFSET_MAX: Final = 2**63 - 1
 
@@ -51,7 +51,7 @@ class Evidence:
     """Which rows of a cluster take effect. Lists are ordered by offset."""
 
     epochs: dict[int, int | None] = field(default_factory=dict)
-    """The result of :func:`pyspark_quorate.tables.lineage.effective_epochs`."""
+    """The result of :func:`effective_epochs`."""
     stretches: list[Stretch] = field(default_factory=list)
     """The offsets of the log that take effect and that some file has."""
     bridges: dict[int, Bridge] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class Evidence:
     copies: dict[tuple[int, int], str] = field(default_factory=dict)
     """(offset, epoch) of each snapshot -> the file whose copy is stored."""
 
-    def held(self, offset: int) -> Stretch | None:
+    def stretch_at(self, offset: int) -> Stretch | None:
         """The last stretch that begins at or before this offset. It may also end before the offset."""
-        at = bisect_right(self.stretches, offset, key=lambda one: one.first)
+        at = bisect_right(self.stretches, offset, key=lambda stretch: stretch.first)
         return self.stretches[at - 1] if at else None
 
 
@@ -85,6 +85,65 @@ def evidence_of(summary: Summary) -> Evidence:
         lost=list(_lost(log, epochs)),
         copies=_stored_copies(summary),
     )
+
+
+# Epochs that won
+
+
+def effective_epochs(spans: Iterable[EpochSpan]) -> dict[int, int | None]:
+    """Returns epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
+
+    Epochs without records that count are left out. A leader that lost may leave records that the next leaders never
+    had, so that one offset exists with several epochs. The log of the newest epoch decides: records at the same
+    offset and epoch are identical, and so is everything before them (Raft, "Log Matching"). The walk starts at the
+    newest epoch and goes back: the record directly before the first record of an epoch, in the same file, has the
+    epoch before it in that leader's log, and epochs between the two lost. If no file has that record, the newest
+    earlier epoch is the one before.
+    """
+    known = list(spans)
+    first_of: dict[int, int] = {}
+    for span in known:
+        first_of[span.epoch] = min(span.first, first_of.get(span.epoch, span.first))
+    priors = _priors(known, first_of)
+    kept: dict[int, int | None] = {}
+    until: int | None = None
+    prior: int | None = None
+    for epoch in sorted(first_of, reverse=True):
+        first = first_of[epoch]
+        if (prior is not None and epoch > prior) or (until is not None and first >= until):
+            continue
+        kept[epoch] = until
+        until, prior = first, priors.get(epoch)
+    return kept
+
+
+def _priors(spans: list[EpochSpan], first_of: dict[int, int]) -> dict[int, int]:
+    """Returns epoch -> the epoch of the record before its first one, as a file shows it, or otherwise a directory."""
+    files, directories = defaultdict(list), defaultdict(list)
+    for span in spans:
+        files[span.source].append(span)
+        directories[span.source[: span.source.rfind("/") + 1]].append(span)
+    priors: dict[int, int] = {}
+    for groups in (directories, files):
+        found: dict[int, int] = {}
+        for group in groups.values():
+            for span, before in _right_before(group):
+                if span.first == first_of[span.epoch]:
+                    found[span.epoch] = max(before, found.get(span.epoch, before))
+        priors |= found
+    return priors
+
+
+def _right_before(group: list[EpochSpan]) -> Iterator[tuple[EpochSpan, int]]:
+    """Yields each span that directly follows a span of an earlier epoch, and that epoch."""
+    latest: tuple[int, int] | None = None
+    for span in sorted(group, key=lambda span: (span.first, span.epoch)):
+        if latest is not None and latest[0] == span.first - 1 and latest[1] < span.epoch:
+            yield span, latest[1]
+        latest = max((span.last, span.epoch), latest or (span.last, span.epoch))
+
+
+# What follows from these epochs
 
 
 def _cut(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Iterator[Stretch]:
@@ -110,7 +169,7 @@ def _lost(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Itera
 
 def _stored_copies(summary: Summary) -> dict[tuple[int, int], str]:
     """Choose the copy of each snapshot to store: a complete one if there is one."""
-    ordered = sorted(summary.copies, key=lambda one: (not summary.is_complete(one), one.source))
+    ordered = sorted(summary.copies, key=lambda copy: (not summary.is_complete(copy), copy.source))
     chosen: dict[tuple[int, int], str] = {}
     for copy in ordered:
         chosen.setdefault((copy.offset, copy.epoch), copy.source)
@@ -124,19 +183,19 @@ def _bridges(summary: Summary, stretches: list[Stretch]) -> Iterator[Bridge]:
     the same state in different orders, so copies are never mixed. The snapshot at offset 0 is left out: it is from
     formatting the directory, and the first leader appends the same records to the log.
     """
-    complete = [one for one in summary.copies if one.offset > 0 and summary.is_complete(one)]
+    complete = [copy for copy in summary.copies if copy.offset > 0 and summary.is_complete(copy)]
     chosen: dict[int, Copy] = {}
-    for copy in sorted(complete, key=lambda one: (one.offset, -one.epoch, one.source)):
+    for copy in sorted(complete, key=lambda copy: (copy.offset, -copy.epoch, copy.source)):
         chosen.setdefault(copy.offset, copy)
     reported: set[int] = set()
     for offset, copy in chosen.items():
-        at = bisect_right(stretches, offset, key=lambda one: one.first)
+        at = bisect_right(stretches, offset, key=lambda stretch: stretch.first)
         within = stretches[at - 1] if at and stretches[at - 1].end >= offset else None
         if within is not None and (within.first == 0 or within.first in reported):
             continue
         if within is not None:
             reported.add(within.first)
-        times = [one.time_us for one in summary.copies[copy] if one.time_us is not None]
+        times = [stretch.time_us for stretch in summary.copies[copy] if stretch.time_us is not None]
         after_gap = within is None or within.first == offset
         yield Bridge(copy, summary.size_of(copy), max(times, default=None), after_gap)
 
@@ -147,23 +206,23 @@ def _runs(stretches: list[Stretch], bridges: list[Bridge]) -> list[Run]:
     ]
     begins += [Run(bridge.copy.offset, bridge.time_us, bridge.after_gap, is_based=True) for bridge in bridges]
     runs: list[Run] = []
-    for one in sorted(begins, key=lambda each: each.first):
-        if runs and runs[-1].first == one.first:
+    for run in sorted(begins, key=lambda run: run.first):
+        if runs and runs[-1].first == run.first:
             before = runs[-1]
-            times = [time_us for time_us in (before.time_us, one.time_us) if time_us is not None]
+            times = [time_us for time_us in (before.time_us, run.time_us) if time_us is not None]
             runs[-1] = Run(
-                one.first,
+                run.first,
                 max(times, default=None),
-                before.after_gap or one.after_gap,
-                before.is_based or one.is_based,
+                before.after_gap or run.after_gap,
+                before.is_based or run.is_based,
             )
         else:
-            runs.append(one)
+            runs.append(run)
     earlier: int | None = None
-    for at, one in enumerate(runs):
-        later = next((each.time_us for each in runs[at:] if each.time_us is not None), None)
-        earlier = one.time_us if one.time_us is not None else earlier
-        runs[at] = one._replace(time_us=later if later is not None else earlier)
+    for at, run in enumerate(runs):
+        later = next((following.time_us for following in runs[at:] if following.time_us is not None), None)
+        earlier = run.time_us if run.time_us is not None else earlier
+        runs[at] = run._replace(time_us=later if later is not None else earlier)
     return runs
 
 
@@ -178,7 +237,7 @@ def _void_transactions(
     for offset, epoch, kind in sorted(summary.brackets):
         until = epochs.get(epoch, 0)
         if until is None or offset < until:
-            number = bisect_right(runs, offset, key=lambda one: one.first) - 1
+            number = bisect_right(runs, offset, key=lambda run: run.first) - 1
             of_run.setdefault(number, []).append((offset, kind))
     for number, brackets in of_run.items():
         end = runs[number + 1].first if number + 1 < len(runs) else None

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_quorate import rows
-from pyspark_quorate.tables.contract import Cluster, Fold, Row, Table
+from pyspark_quorate.tables.contract import Cluster, Fold, GapEnds, Line, Row, Table
 from pyspark_quorate.tables.evidence import Evidence
-from pyspark_quorate.tables.gaps import Gap, Gaps
-from pyspark_quorate.tables.lines import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Breaks, Line
-from pyspark_quorate.tables.summary import codes
+from pyspark_quorate.tables.gaps import Gaps, KnownGap
+from pyspark_quorate.tables.summary import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, codes
 from pyspark_quorate.tables.timeline import Timeline
 
 
@@ -28,7 +27,7 @@ class ClusterFold:
     """
 
     def __init__(self, evidence: Evidence, tables: Iterable[Table]) -> None:
-        self._cluster = Cluster(evidence, Breaks())
+        self._cluster = Cluster(evidence, GapEnds())
         self._parts: dict[Any, Fold] = {}
         self._tables = {table.name: self._part(table.fold) for table in tables if table.fold is not None}
         self._of_type: dict[str, list[Fold]] = defaultdict(list)
@@ -39,7 +38,7 @@ class ClusterFold:
         self._timeline = Timeline(evidence, self._of_type)
         self._epoch: int | None = None
 
-    def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def fold(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Fold the next rows. Returns those that belong to table `records`."""
         kinds, names = codes(batch.column("kind"))
         is_gap = np.array([name == rows.GAP for name in names], np.bool_)[kinds]
@@ -48,21 +47,21 @@ class ClusterFold:
             batch = batch.filter(pa.array(~is_gap))
         if not len(batch):
             return batch
-        taken = self._timeline.take(batch)
+        chosen = self._timeline.choose(batch)
         for part in self._gaps:
-            part.see(taken.offsets, taken.times)
-        for line in taken.lines:
+            part.note_times(chosen.offsets, chosen.times)
+        for line in chosen.lines:
             self.step(line)
-        return taken.records
+        return chosen.records
 
     def step(self, line: Line) -> None:
-        """Pass the next line of the timeline to the parts that take it."""
+        """Pass the next line of the timeline to the parts that fold its type."""
         if line.type == rows.GAP:
-            self._cluster.breaks.gap(line.offset)
+            self._cluster.gap_ends.gap(line.offset)
             for part in self._parts.values():
                 part.gap(line.offset)
         elif line.type == SNAPSHOT_HEADER:
-            self._cluster.breaks.bridge(line.offset)
+            self._cluster.gap_ends.bridge(line.offset)
             for part in self._parts.values():
                 part.begin_snapshot(line)
         elif line.type == SNAPSHOT_FOOTER:
@@ -93,7 +92,7 @@ class ClusterFold:
     def _part(self, kind: Any) -> Fold:
         """Returns the part of this class. Creates it if needed, after the parts that it needs."""
         if kind not in self._parts:
-            needs = [self._part(one) for one in kind.NEEDS]
+            needs = [self._part(need) for need in kind.NEEDS]
             self._parts[kind] = kind(self._cluster, *needs)
         return self._parts[kind]
 
@@ -102,7 +101,7 @@ class ClusterFold:
             return
         for row in batch.select(["type", "source", "offset", "epoch", "payload"]).to_pylist():
             reported = json.loads(row["payload"])
-            gap = Gap(
+            gap = KnownGap(
                 *(row["type"], row["source"], row["offset"], reported.get("endOffset"), row["epoch"]),
                 reported.get("detail"),
             )

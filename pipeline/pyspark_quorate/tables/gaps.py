@@ -1,6 +1,7 @@
 """Table `gaps`: records that are unreadable, missing, or lost by their leader."""
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ SCHEMA: Final = schema(
 )
 
 
-class Gap(NamedTuple):
+class KnownGap(NamedTuple):
     """Missing records, as the first columns of the table."""
 
     reason: str
@@ -69,20 +70,20 @@ class Gaps(Fold):
         super().__init__(cluster)
         evidence = cluster.evidence
         self._found = {*_missing(evidence), *_truncated(evidence)}
-        self._before: list[tuple[int, Gap]] | None = None
+        self._before: list[tuple[int, KnownGap]] | None = None
         """(first offset, gap) of gaps that no record has passed yet, highest first; None before the first record."""
-        self._behind: list[tuple[int, Gap]] = []
+        self._behind: list[tuple[int, KnownGap]] = []
         """(offset after the gap, gap) of the gaps whose end no record has passed yet, highest first."""
         self._last_us: int | None = None
-        self._not_before: dict[Gap, int | None] = {}
-        self._not_after: dict[Gap, int | None] = {}
+        self._not_before: dict[KnownGap, int | None] = {}
+        self._not_after: dict[KnownGap, int | None] = {}
 
-    def add(self, gap: Gap) -> None:
-        """Add a gap that a source reported. All of them are added before the first call of `see`."""
+    def add(self, gap: KnownGap) -> None:
+        """Add a gap that a source reported. All of them are added before the first call of `note_times`."""
         self._found.add(gap)
 
-    def see(self, offsets: Any, times: Any) -> None:
-        """Note the times of the next records. The arrays are from :class:`pyspark_quorate.tables.timeline.Taken`."""
+    def note_times(self, offsets: Any, times: Any) -> None:
+        """Note the times of the next records. The arrays are from :class:`pyspark_quorate.tables.timeline.Chosen`."""
         known = times != NO_TIME
         offsets, times = offsets[known], times[known]
         before, behind = self._queued()
@@ -109,30 +110,30 @@ class Gaps(Fold):
                 (*gap, hides, self._bridge(gap) if hides else None, not_before, not_after, time_us)
             )
 
-    def _queued(self) -> tuple[list[tuple[int, Gap]], list[tuple[int, Gap]]]:
+    def _queued(self) -> tuple[list[tuple[int, KnownGap]], list[tuple[int, KnownGap]]]:
         if self._before is None:
-            begins = [(one.first_offset, one) for one in self._found if one.first_offset is not None]
-            ends = [(one.behind, one) for one in self._found if one.behind is not None]
-            self._before = sorted(begins, key=lambda one: one[0], reverse=True)
-            self._behind = sorted(ends, key=lambda one: one[0], reverse=True)
+            begins = [(gap.first_offset, gap) for gap in self._found if gap.first_offset is not None]
+            ends = [(gap.behind, gap) for gap in self._found if gap.behind is not None]
+            self._before = sorted(begins, key=itemgetter(0), reverse=True)
+            self._behind = sorted(ends, key=itemgetter(0), reverse=True)
         return self._before, self._behind
 
-    def _is_covered(self, gap: Gap) -> bool:
+    def _is_covered(self, gap: KnownGap) -> bool:
         """Whether the gap hides nothing: the log has all its offsets, or its records did not take effect."""
         if gap.reason == rows.TRUNCATED_EPOCH:
             return True
         if gap.first_offset is None or gap.behind is None:
             return False
-        held = self.cluster.evidence.held(gap.first_offset)
-        return held is not None and held.end >= gap.behind
+        stretch = self.cluster.evidence.stretch_at(gap.first_offset)
+        return stretch is not None and stretch.end >= gap.behind
 
-    def _bridge(self, gap: Gap) -> int | None:
+    def _bridge(self, gap: KnownGap) -> int | None:
         """The offset of the first snapshot after the gap, unless other offsets are missing before the snapshot."""
         behind = gap.behind
         if behind is None:
             return None
-        held = self.cluster.evidence.held(behind)
-        until = behind if held is None else held.end
+        stretch = self.cluster.evidence.stretch_at(behind)
+        until = behind if stretch is None else stretch.end
         return min(
             (
                 offset
@@ -143,23 +144,25 @@ class Gaps(Fold):
         )
 
 
-def _missing(evidence: Evidence) -> Iterator[Gap]:
+def _missing(evidence: Evidence) -> Iterator[KnownGap]:
     """Yields the offsets that no file has, up to the last known offset."""
     known = [(stretch.first, stretch.end) for stretch in evidence.stretches]
-    known += [(offset, offset) for offset, one in evidence.bridges.items() if one.after_gap]
+    known += [(offset, offset) for offset, bridge in evidence.bridges.items() if bridge.after_gap]
     before = 0
     for first, end in sorted(known):
         if first > before:
             detail = "nothing that was read has these offsets"
-            yield Gap(rows.MISSING_OFFSETS, None, before, first, None, detail)
+            yield KnownGap(rows.MISSING_OFFSETS, None, before, first, None, detail)
         before = max(before, end)
 
 
-def _truncated(evidence: Evidence) -> Iterator[Gap]:
+def _truncated(evidence: Evidence) -> Iterator[KnownGap]:
     """Yields the records that are not in the log of a later leader, and so were truncated."""
-    for one in evidence.lost:
-        detail = f"{one.records} records of epoch {one.epoch} did not count: a later leader did not have them"
-        yield Gap(rows.TRUNCATED_EPOCH, None, one.first, one.end, one.epoch, detail)
+    for lost in evidence.lost:
+        detail = (
+            f"{lost.records} records of epoch {lost.epoch} did not count: a later leader did not have them"
+        )
+        yield KnownGap(rows.TRUNCATED_EPOCH, None, lost.first, lost.end, lost.epoch, detail)
 
 
 TABLE: Final = Table(

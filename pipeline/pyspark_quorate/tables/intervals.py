@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql.types import BooleanType, LongType, StructField, TimestampType
 
 from pyspark_quorate.rows import column, nullable
-from pyspark_quorate.tables.lines import Breaks, Line
+from pyspark_quorate.tables.contract import Cluster, Fold, GapEnds, Line
 
 INTERVAL_COLUMNS: Final[tuple[StructField, ...]] = (
     column("valid_from", TimestampType(), "start: the time of the record or snapshot that shows it"),
@@ -74,7 +74,7 @@ A change of them ends an interval. None instead: the key does not exist.
 _NO_END: Final = 2**63 - 1
 
 
-class Life(NamedTuple):
+class Interval(NamedTuple):
     """An interval in which a key has the same state: `INTERVAL_COLUMNS`, with times in microseconds."""
 
     key: Key
@@ -98,7 +98,7 @@ class Life(NamedTuple):
         return _NO_END if self.to_offset is None else self.to_offset
 
 
-Take = Callable[[Life, Life | None, bool], None]
+OnEnd = Callable[[Interval, Interval | None, bool], None]
 """Arguments: a complete interval; the interval that ends where it begins, or None; whether another one follows."""
 
 
@@ -115,24 +115,24 @@ class _Entry:
     exact: bool
     seen: int
     """The number of gaps up to the last line that showed whether the key exists."""
-    previous: Life | None = None
+    previous: Interval | None = None
     """The interval that ends where this one begins."""
 
 
-class Intervals:
-    """Turns states of keys into intervals. Passes each interval to `take` when it ends, those of a key in order.
+class IntervalTracker:
+    """Turns states of keys into intervals. Passes each interval to `on_end`, those of a key in order.
 
     It keeps the keys that exist, and those that were removed after a gap that no snapshot has bridged.
     """
 
-    def __init__(self, breaks: Breaks, take: Take) -> None:
-        self._breaks = breaks
-        self._take = take
+    def __init__(self, gap_ends: GapEnds, on_end: OnEnd) -> None:
+        self._gap_ends = gap_ends
+        self._on_end = on_end
         self._entries: dict[Key, _Entry] = {}
         self._base = 0
         """The number of gaps up to the last complete state. Keys that it lacked did not exist then."""
         self._header: Line | None = None
-        self._stated: set[Key] = set()
+        self._in_snapshot: set[Key] = set()
 
     def __contains__(self, key: Key) -> bool:
         entry = self._entries.get(key)
@@ -142,19 +142,19 @@ class Intervals:
         """The keys with an entry, including those of which only their absence is known."""
         return list(self._entries)
 
-    def tell(self, key: Key, state: State | None, line: Line, seen: int = 0) -> None:
-        """Note that a key has this state from this line on; None: that it does not exist.
+    def set_state(self, key: Key, state: State | None, line: Line, seen: int = 0) -> None:
+        """Set the state of a key from this line on; None: the key does not exist.
 
         `seen` is for a key without an entry, if its absence is known from elsewhere: the number of gaps up to there.
         """
         if self._header is not None:
-            self._stated.add(key)
+            self._in_snapshot.add(key)
         self._observe(key, state, line, seen)
 
     def begin_snapshot(self, header: Line) -> None:
-        """Begin a complete state: all keys that exist are told before `end_snapshot`."""
+        """Begin a complete state: all keys that exist are set before `end_snapshot`."""
         self._header = header
-        self._stated = set()
+        self._in_snapshot = set()
 
     def end_snapshot(self) -> None:
         """Remove the keys that the snapshot lacks."""
@@ -162,14 +162,14 @@ class Intervals:
         if header is None:
             return
         for key in self.known():
-            if key not in self._stated:
+            if key not in self._in_snapshot:
                 self._observe(key, None, header, 0)
-        self._stated = set()
+        self._in_snapshot = set()
         self.complete()
 
     def complete(self) -> None:
-        """Note that all existing keys have just been told, so that no other key exists."""
-        self._base = self._breaks.count
+        """Note that all existing keys were just set, so that no other key exists."""
+        self._base = self._gap_ends.count
         for key in [key for key, entry in self._entries.items() if entry.state is None]:
             del self._entries[key]
 
@@ -177,11 +177,11 @@ class Intervals:
         """Pass on the open intervals, without an end."""
         for key, entry in self._entries.items():
             if entry.state is not None:
-                self._take(self._life(key, entry, None, None, None), entry.previous, False)
+                self._on_end(self._ended(key, entry, None, None, None), entry.previous, False)
         self._entries = {}
 
     def _observe(self, key: Key, state: State | None, line: Line, seen: int) -> None:
-        count = self._breaks.count
+        count = self._gap_ends.count
         entry = self._entries.get(key)
         exact = not line.is_snapshot and max(self._base, seen, entry.seen if entry else 0) == count
         if entry is not None:
@@ -198,23 +198,73 @@ class Intervals:
             # The snapshot right after a partial record has the complete state, which holds from that record on.
             begun = replace(begun, valid_from=entry.time_us, from_exact=entry.exact, previous=entry.previous)
         elif entry is not None and entry.state is not None:
-            ended = self._life(key, entry, line.time_us, offset, exact)
-            self._take(ended, entry.previous, state is not None)
+            ended = self._ended(key, entry, line.time_us, offset, exact)
+            self._on_end(ended, entry.previous, state is not None)
             begun.previous = ended
         if state is None and count == self._base:
             self._entries.pop(key, None)
         else:
             self._entries[key] = begun
 
-    def _life(
+    def _ended(
         self, key: Key, entry: _Entry, valid_to: int | None, to_offset: int | None, to_exact: bool | None
-    ) -> Life:
+    ) -> Interval:
         assert entry.state is not None
-        through = self._breaks.is_within(entry.from_offset, to_offset)
-        return Life(
-            *(key, entry.state, entry.valid_from, valid_to, entry.from_offset, to_offset),
-            *(entry.from_exact, to_exact, through),
+        through = self._gap_ends.is_within(entry.from_offset, to_offset)
+        return Interval(
+            key=key,
+            state=entry.state,
+            valid_from=entry.valid_from,
+            valid_to=valid_to,
+            from_offset=entry.from_offset,
+            to_offset=to_offset,
+            from_exact=entry.from_exact,
+            to_exact=to_exact,
+            through_gap=through,
         )
+
+
+class KeyedFold(Fold):
+    """A part of the fold that makes intervals of keys. The lines of a snapshot name all keys that exist.
+
+    `step` adds states to `intervals`; `end_interval` gets each interval when it ends, those of a key in order.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.intervals = IntervalTracker(cluster.gap_ends, self.end_interval)
+
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
+        """Receive a complete interval.
+
+        `previous` is the interval that ends where this one begins, if any. `is_followed`: another begins at its end.
+        """
+        raise NotImplementedError
+
+    def begin_snapshot(self, line: Line) -> None:
+        """Begin a snapshot, whose lines name all keys that exist."""
+        self.intervals.begin_snapshot(line)
+
+    def end_snapshot(self) -> None:
+        """End the keys that the snapshot lacks."""
+        self.intervals.end_snapshot()
+
+    def finish(self) -> None:
+        """End the open intervals."""
+        self.intervals.finish()
+
+
+class IntervalList(KeyedFold):
+    """Keeps all intervals, for tables that compare them after the last line."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.ended: list[Interval] = []
+        """The intervals that have ended. After `finish`, also those that were still open."""
+
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
+        """Add the interval to `ended`."""
+        self.ended.append(interval)
 
 
 class Boundary(NamedTuple):
@@ -227,34 +277,34 @@ class Boundary(NamedTuple):
     exact: bool
 
 
-def boundaries(life: Life, previous: Life | None, is_followed: bool) -> Iterator[Boundary]:
+def boundaries(interval: Interval, previous: Interval | None, is_followed: bool) -> Iterator[Boundary]:
     """The changes at the start of an interval, and at its end unless the next one begins there."""
     before = previous.state if previous is not None else None
-    yield Boundary(life.valid_from, life.from_offset, before, life.state, life.from_exact)
-    if life.to_offset is not None and not is_followed:
-        yield Boundary(life.valid_to, life.to_offset, life.state, None, bool(life.to_exact))
+    yield Boundary(interval.valid_from, interval.from_offset, before, interval.state, interval.from_exact)
+    if interval.to_offset is not None and not is_followed:
+        yield Boundary(interval.valid_to, interval.to_offset, interval.state, None, bool(interval.to_exact))
 
 
-def merge_adjacent(lives: Iterable[Life], breaks: Breaks) -> list[Life]:
+def merge_adjacent(intervals: Iterable[Interval], gap_ends: GapEnds) -> list[Interval]:
     """Merges intervals of the same key that overlap or touch, with the state of the first."""
-    merged: dict[Key, list[Life]] = {}
+    merged: dict[Key, list[Interval]] = {}
     # If several begin at the same offset, an exact one comes first and gives the start.
-    for life in sorted(lives, key=lambda one: (one.from_offset, not one.from_exact)):
-        of_key = merged.setdefault(life.key, [])
-        if not of_key or life.from_offset > of_key[-1].end:
-            of_key.append(life)
-        elif life.end > of_key[-1].end:
+    for interval in sorted(intervals, key=lambda interval: (interval.from_offset, not interval.from_exact)):
+        of_key = merged.setdefault(interval.key, [])
+        if not of_key or interval.from_offset > of_key[-1].end:
+            of_key.append(interval)
+        elif interval.end > of_key[-1].end:
             of_key[-1] = of_key[-1]._replace(
-                valid_to=life.valid_to, to_offset=life.to_offset, to_exact=life.to_exact
+                valid_to=interval.valid_to, to_offset=interval.to_offset, to_exact=interval.to_exact
             )
     return [
-        life._replace(through_gap=breaks.is_within(life.from_offset, life.to_offset))
+        interval._replace(through_gap=gap_ends.is_within(interval.from_offset, interval.to_offset))
         for of_key in merged.values()
-        for life in of_key
+        for interval in of_key
     ]
 
 
-def overlap(left: Life, right: Life) -> Life | None:
+def overlap(left: Interval, right: Interval) -> Interval | None:
     """The part of the left interval that is within the right one, or None.
 
     `through_gap` is taken from the left one.

@@ -6,7 +6,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType
 
 from pyspark_quorate.rows import column, schema
 from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Life
+from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval
 from pyspark_quorate.tables.partition_leadership import (
     PARTITION,
     PARTITION_COLUMNS,
@@ -38,20 +38,28 @@ SCHEMA: Final = schema(
 class IsrChanges(PartitionRows):
     """The state of the table: it compares each interval of a partition with the one right before it."""
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
         """Add a row if brokers left or joined."""
         if previous is None:
             return
-        before, after = PartitionState(*previous.state), PartitionState(*life.state)
+        before, after = PartitionState(*previous.state), PartitionState(*interval.state)
         left, joined = set(before.isr) - set(after.isr), set(after.isr) - set(before.isr)
         if not left and not joined:
             return
         change = "shrink" if not joined else "expand" if not left else "swap"
         self.add(
-            life.key,
-            *(life.valid_from, life.from_offset, change, sorted(left), sorted(joined)),
-            *(after.isr, after.replicas, before.leader, after.leader, after.leader != before.leader),
-            life.from_exact,
+            interval.key,
+            interval.valid_from,
+            interval.from_offset,
+            change,
+            sorted(left),
+            sorted(joined),
+            after.isr,
+            after.replicas,
+            before.leader,
+            after.leader,
+            after.leader != before.leader,
+            interval.from_exact,
         )
 
 

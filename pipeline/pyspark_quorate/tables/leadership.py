@@ -5,9 +5,8 @@ from typing import Final
 from pyspark.sql.types import ArrayType, IntegerType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Intervals, Life
-from pyspark_quorate.tables.lines import Breaks, Line
+from pyspark_quorate.tables.contract import Cluster, Fold, GapEnds, Line, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, IntervalTracker
 
 _LEADER_CHANGE: Final = "LeaderChangeMessage"
 
@@ -33,32 +32,34 @@ class Leadership(Fold):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._breaks = Breaks()
-        self._lives = Intervals(self._breaks, self._take)
+        self._gap_ends = GapEnds()
+        self._intervals = IntervalTracker(self._gap_ends, self._end_interval)
 
     def step_epoch(self, line: Line) -> None:
-        """Take the first line of an epoch."""
+        """Apply the first line of an epoch."""
         state: tuple[object, ...] = (line.epoch, None, None, None)
         if line.type == _LEADER_CHANGE:
             voters, granting = (
-                tuple(sorted(one["voterId"] for one in line.fields[name]))
+                tuple(sorted(voter["voterId"] for voter in line.fields[name]))
                 for name in ("voters", "grantingVoters")
             )
             state = (line.epoch, line.fields["leaderId"], voters, granting)
-        self._lives.tell((), state, line)
+        self._intervals.set_state((), state, line)
 
     def gap(self, offset: int) -> None:
         """Note a gap, which may hide elections."""
-        self._breaks.gap(offset)
+        self._gap_ends.gap(offset)
 
     def finish(self) -> None:
         """Add the row of the last leader."""
-        self._lives.finish()
+        self._intervals.finish()
 
-    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+    def _end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
         # The time of an election is exact, whatever is missing before it.
-        is_told = life.state[1] is not None
-        self.rows.append((*life.state, *life._replace(from_exact=life.from_exact or is_told).span))
+        is_known = interval.state[1] is not None
+        self.rows.append(
+            (*interval.state, *interval._replace(from_exact=interval.from_exact or is_known).span)
+        )
 
 
 TABLE: Final = Table(

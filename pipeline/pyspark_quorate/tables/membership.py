@@ -5,15 +5,11 @@ from typing import Final
 from pyspark.sql.types import IntegerType, ShortType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
+from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
 from pyspark_quorate.tables.controller_registrations import (
     ADDRESS,
-    BrokerRegistrations,
-    ControllerRegistrations,
 )
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life, State
-from pyspark_quorate.tables.keyed import KeyedFold
-from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, IntervalList, Key, State
 
 VOTERS_RECORD: Final = "VotersRecord"
 
@@ -31,7 +27,7 @@ SCHEMA: Final = schema(
 _VERSIONS: Final = ("minSupportedVersion", "maxSupportedVersion")
 
 
-class VoterLives(KeyedFold):
+class VoterIntervals(IntervalList):
     """The intervals of voters.
 
     Key: node id and directory id. State: endpoints, and lowest and highest kraft.version.
@@ -39,62 +35,35 @@ class VoterLives(KeyedFold):
 
     TYPES = (VOTERS_RECORD,)
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self.ended: list[Life] = []
-        """The intervals that have ended. After `finish`, also those that were still open."""
-
     def step(self, line: Line) -> None:
-        """Take a VotersRecord. It has all voters: a node that it lacks is not a voter."""
+        """Apply a VotersRecord. It has all voters: a node that it lacks is not a voter."""
         voters: dict[Key, State] = {}
-        for one in line.fields["voters"]:
-            endpoints = sorted((each["name"], each["host"], each["port"]) for each in one["endpoints"])
+        for voter in line.fields["voters"]:
+            endpoints = sorted((each["name"], each["host"], each["port"]) for each in voter["endpoints"])
             # Records of tests and of old versions may lack it.
-            versions = one.get("kRaftVersionFeature") or {}
+            versions = voter.get("kRaftVersionFeature") or {}
             state = (tuple(endpoints), *(versions.get(name) for name in _VERSIONS))
-            voters[one["voterId"], one["voterDirectoryId"]] = state
-        for key in self.lives.known():
+            voters[voter["voterId"], voter["voterDirectoryId"]] = state
+        for key in self.intervals.known():
             if key not in voters:
-                self.lives.tell(key, None, line)
+                self.intervals.set_state(key, None, line)
         for key, state in voters.items():
-            self.lives.tell(key, state, line)
-        self.lives.complete()
-
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        """Keep the interval in `ended`."""
-        self.ended.append(life)
-
-
-class NodeLives(Fold):
-    """All registrations and voters, for the tables that compare them after the last line."""
-
-    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterLives)
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        brokers: BrokerRegistrations,
-        controllers: ControllerRegistrations,
-        voters: VoterLives,
-    ) -> None:
-        super().__init__(cluster)
-        self.brokers = brokers
-        self.controllers = controllers
-        self.voters = voters
+            self.intervals.set_state(key, state, line)
+        self.intervals.complete()
 
 
 class Membership(Fold):
     """The state of the table: a row per interval in which a voter had the same endpoints and versions."""
 
-    NEEDS = (VoterLives,)
+    NEEDS = (VoterIntervals,)
 
-    def __init__(self, cluster: Cluster, voters: VoterLives) -> None:
+    def __init__(self, cluster: Cluster, voters: VoterIntervals) -> None:
         super().__init__(cluster)
         self._voters = voters
 
     def finish(self) -> None:
         """Add all rows."""
-        self.rows.extend((*life.key, *life.state, *life.span) for life in self._voters.ended)
+        self.rows.extend((*interval.key, *interval.state, *interval.span) for interval in self._voters.ended)
 
 
 TABLE: Final = Table(

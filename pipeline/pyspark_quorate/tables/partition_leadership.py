@@ -14,9 +14,8 @@ from quorate_protocol.image import NO_LEADER_CHANGE
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Intervals, Key, Life, Take
-from pyspark_quorate.tables.lines import Fields, Line
+from pyspark_quorate.tables.contract import Cluster, Fields, Fold, Line, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key, KeyedFold, OnEnd
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
 PARTITION: Final = ("cluster_id", "topic_id", "partition")
@@ -24,7 +23,7 @@ PARTITION: Final = ("cluster_id", "topic_id", "partition")
 PARTITION_COLUMNS: Final = (
     CLUSTER_ID,
     column("topic_id", StringType(), "id of the topic: 22 characters of base64"),
-    nullable("topic", StringType(), "name of the topic; null where no record tells it"),
+    nullable("topic", StringType(), "name of the topic; null if no record has it"),
     column("partition", IntegerType(), "number of the partition"),
 )
 """The first columns of every table of partitions."""
@@ -56,6 +55,15 @@ SCHEMA: Final = schema(
     *INTERVAL_COLUMNS,
 )
 
+_LISTS: Final = (
+    "isr",
+    "replicas",
+    "addingReplicas",
+    "removingReplicas",
+    "eligibleLeaderReplicas",
+    "lastKnownElr",
+)
+"""Fields of a PartitionRecord, in the order of the columns."""
 _RECORD: Final = "PartitionRecord"
 _CHANGE: Final = "PartitionChangeRecord"
 _CLEAR: Final = "ClearElrRecord"
@@ -86,8 +94,8 @@ class _Partition:
     partition_epoch: int
 
 
-class PartitionLives(Fold):
-    """The existing partitions. Passes each interval of a partition to all `takers` when it ends."""
+class PartitionIntervals(KeyedFold):
+    """The existing partitions. Passes each interval of a partition to all `listeners` when it ends."""
 
     TYPES = (_RECORD, _CHANGE, _CLEAR, TOPIC, REMOVE)
     NEEDS = (TopicNames,)
@@ -95,44 +103,41 @@ class PartitionLives(Fold):
     def __init__(self, cluster: Cluster, names: TopicNames) -> None:
         super().__init__(cluster)
         self.names = names
-        self.takers: list[Take] = []
-        self._lives = Intervals(cluster.breaks, self._take)
+        self.listeners: list[OnEnd] = []
         self._topics: dict[str, dict[int, _Partition]] = defaultdict(dict)
         """Topic id -> partition id -> the partition."""
-        self._stated: dict[str, dict[int, _Partition]] | None = None
+        self._in_snapshot: dict[str, dict[int, _Partition]] | None = None
 
     def step(self, line: Line) -> None:
-        """Take a partition's record or change, or the end of its topic."""
+        """Apply a partition's record or change, or the end of its topic."""
         match line.type:
             case "PartitionRecord":
-                self._tell(line.fields["topicId"], line.fields["partitionId"], _stated(line), line)
+                self._set_state(
+                    line.fields["topicId"], line.fields["partitionId"], _complete_partition(line), line
+                )
             case "PartitionChangeRecord":
                 topic_id, number = line.fields["topicId"], line.fields["partitionId"]
                 known = self._topics[topic_id].get(number) if topic_id in self._topics else None
                 if known is not None:
-                    self._tell(topic_id, number, _changed(known, line.fields, line.run), line)
+                    self._set_state(topic_id, number, _changed_partition(known, line.fields, line.run), line)
             case "ClearElrRecord":
                 self._clear_elr(line)
             case _:
                 ended = self.names.ended
                 if ended is not None:
                     for number in self._topics.pop(ended.topic_id, {}):
-                        self._lives.tell((ended.topic_id, number), None, line)
+                        self.intervals.set_state((ended.topic_id, number), None, line)
 
     def begin_snapshot(self, line: Line) -> None:
         """Begin a snapshot, whose lines name all partitions that exist."""
-        self._stated = defaultdict(dict)
-        self._lives.begin_snapshot(line)
+        self._in_snapshot = defaultdict(dict)
+        super().begin_snapshot(line)
 
     def end_snapshot(self) -> None:
         """End the partitions that the snapshot lacks."""
-        if self._stated is not None:
-            self._topics, self._stated = self._stated, None
-        self._lives.end_snapshot()
-
-    def finish(self) -> None:
-        """End the open intervals."""
-        self._lives.finish()
+        if self._in_snapshot is not None:
+            self._topics, self._in_snapshot = self._in_snapshot, None
+        super().end_snapshot()
 
     def _clear_elr(self, line: Line) -> None:
         """Clear the eligible leader replicas of a topic, or of all where the record has no name.
@@ -141,26 +146,27 @@ class PartitionLives(Fold):
         """
         name = line.fields["topicName"]
         topics = [self.names.latest.get(name)] if name else list(self._topics)
-        nobody = {"eligibleLeaderReplicas": (), "lastKnownElr": ()}
+        no_replicas = {"eligibleLeaderReplicas": (), "lastKnownElr": ()}
         for topic_id in topics:
             if topic_id is None or topic_id not in self._topics:
                 continue
             for number, known in list(self._topics[topic_id].items()):
                 if known.state.elr or known.state.last_known_elr:
-                    self._tell(topic_id, number, _changed(known, nobody, line.run), line)
+                    self._set_state(topic_id, number, _changed_partition(known, no_replicas, line.run), line)
 
-    def _tell(self, topic_id: str, number: int, now: _Partition, line: Line) -> None:
+    def _set_state(self, topic_id: str, number: int, now: _Partition, line: Line) -> None:
         self._topics[topic_id][number] = now
-        if self._stated is not None:
-            self._stated[topic_id][number] = now
-        self._lives.tell((topic_id, number), now.state, line)
+        if self._in_snapshot is not None:
+            self._in_snapshot[topic_id][number] = now
+        self.intervals.set_state((topic_id, number), now.state, line)
 
-    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
-        for take in self.takers:
-            take(life, previous, is_followed)
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
+        """Pass the interval to all listeners."""
+        for on_end in self.listeners:
+            on_end(interval, previous, is_followed)
 
 
-def _stated(line: Line) -> _Partition:
+def _complete_partition(line: Line) -> _Partition:
     """The partition of a PartitionRecord, which has all fields."""
     fields = line.fields
     epochs = (fields["leaderEpoch"], fields["partitionEpoch"])
@@ -168,18 +174,12 @@ def _stated(line: Line) -> _Partition:
         fields["leader"],
         *epochs,
         _recovery_name(fields.get("leaderRecoveryState")),
-        *(
-            tuple(fields.get(name) or ())
-            for name in (
-                *("isr", "replicas", "addingReplicas", "removingReplicas"),
-                *("eligibleLeaderReplicas", "lastKnownElr"),
-            )
-        ),
+        *(tuple(fields.get(name) or ()) for name in _LISTS),
     )
     return _Partition(state, line.run, *epochs)
 
 
-def _changed(known: _Partition, fields: Fields, run: int) -> _Partition:
+def _changed_partition(known: _Partition, fields: Fields, run: int) -> _Partition:
     """The partition after a change record, which has only changed fields.
 
     A negative recovery state means no change.
@@ -192,7 +192,7 @@ def _changed(known: _Partition, fields: Fields, run: int) -> _Partition:
     partition_epoch = known.partition_epoch + 1
     is_known = run == known.run
 
-    def told(name: str, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    def changed(name: str, otherwise: tuple[int, ...]) -> tuple[int, ...]:
         value = fields.get(name)
         return otherwise if value is None else tuple(value)
 
@@ -201,12 +201,12 @@ def _changed(known: _Partition, fields: Fields, run: int) -> _Partition:
         leader_epoch if is_known else None,
         partition_epoch if is_known else None,
         before.leader_recovery_state if recovery < 0 else _recovery_name(recovery),
-        told("isr", before.isr),
-        told("replicas", before.replicas),
-        told("addingReplicas", before.adding_replicas),
-        told("removingReplicas", before.removing_replicas),
-        told("eligibleLeaderReplicas", before.elr),
-        told("lastKnownElr", before.last_known_elr),
+        changed("isr", before.isr),
+        changed("replicas", before.replicas),
+        changed("addingReplicas", before.adding_replicas),
+        changed("removingReplicas", before.removing_replicas),
+        changed("eligibleLeaderReplicas", before.elr),
+        changed("lastKnownElr", before.last_known_elr),
     )
     return _Partition(state, known.run, leader_epoch, partition_epoch)
 
@@ -222,17 +222,17 @@ class PartitionRows(Fold):
     A row waits until the name of its topic is known, which may be late if offsets are missing.
     """
 
-    NEEDS = (PartitionLives,)
+    NEEDS = (PartitionIntervals,)
 
-    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
+    def __init__(self, cluster: Cluster, partitions: PartitionIntervals) -> None:
         super().__init__(cluster)
         self._names = partitions.names
         self._waiting: dict[str, list[tuple[int, tuple[Any, ...]]]] = {}
-        self._names.takers.append(self._name)
-        partitions.takers.append(self.take)
+        self._names.listeners.append(self._name)
+        partitions.listeners.append(self.end_interval)
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
-        """Take an interval of a partition, the one right before it, and whether another follows."""
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
+        """Receive an interval of a partition, the one right before it, and whether another follows."""
         raise NotImplementedError
 
     def add(self, key: Key, *values: Any) -> None:
@@ -257,9 +257,9 @@ class PartitionRows(Fold):
 class PartitionLeadership(PartitionRows):
     """The state of the table, which consists only of waiting rows."""
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
         """Add a row for each interval."""
-        self.add(life.key, *life.state, *life.span)
+        self.add(interval.key, *interval.state, *interval.span)
 
 
 TABLE: Final = Table(

@@ -5,8 +5,7 @@ from typing import Final
 from pyspark.sql.types import BooleanType, IntegerType, LongType, TimestampType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 """Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE; a record has only the first id of the block after it."""
@@ -37,7 +36,7 @@ class ProducerIdBlocks(Fold):
         self._known_until = 0
 
     def step(self, line: Line) -> None:
-        """Take a block. A record in a snapshot gives only the start of the next block."""
+        """Apply a block. A record in a snapshot gives only the start of the next block."""
         until = line.fields["nextProducerId"]
         first = until if line.is_snapshot else until - PRODUCER_ID_BLOCK_SIZE
         at = (line.time_us, line.placed)

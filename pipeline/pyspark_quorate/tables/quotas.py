@@ -5,10 +5,8 @@ from typing import Final
 from pyspark.sql.types import DoubleType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, list_of, schema
-from pyspark_quorate.tables.contract import Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life
-from pyspark_quorate.tables.keyed import KeyedFold
-from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.contract import Line, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
 
 ENTITY: Final = list_of(
     column("entity_type", StringType(), "user, client-id or ip"),
@@ -35,15 +33,15 @@ class Quotas(KeyedFold):
     TYPES = ("ClientQuotaRecord",)
 
     def step(self, line: Line) -> None:
-        """Take a record that sets or removes a quota. The order of an entity's parts is arbitrary in snapshots."""
-        stated = [(one["entityType"], one["entityName"]) for one in line.fields["entity"]]
-        parts = sorted(stated, key=lambda part: (part[0], part[1] or ""))
+        """Apply a record that sets or removes a quota. The order of an entity's parts is arbitrary in snapshots."""
+        parts = [(part["entityType"], part["entityName"]) for part in line.fields["entity"]]
+        parts.sort(key=lambda part: (part[0], part[1] or ""))
         state = None if line.fields["remove"] else (line.fields["value"],)
-        self.lives.tell((tuple(parts), line.fields["key"]), state, line)
+        self.intervals.set_state((tuple(parts), line.fields["key"]), state, line)
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
         """Add a row for the interval."""
-        self.rows.append((*life.key, *life.state, *life.span))
+        self.rows.append((*interval.key, *interval.state, *interval.span))
 
 
 TABLE: Final = Table(

@@ -26,8 +26,22 @@ from pyspark_quorate.tables.contract import Table
 TABLES: Final[tuple[Table, ...]] = tuple(
     module.TABLE
     for module in (
-        *(records, gaps, membership, controller_registrations, leadership, feature_levels, upgrade_blockers),
-        *(advertised_addresses, broker_sessions, topics, partition_leadership, isr_changes, under_replicated),
-        *(config_changes, acl_changes, quotas, producer_id_blocks),
+        records,
+        gaps,
+        membership,
+        controller_registrations,
+        leadership,
+        feature_levels,
+        upgrade_blockers,
+        advertised_addresses,
+        broker_sessions,
+        topics,
+        partition_leadership,
+        isr_changes,
+        under_replicated,
+        config_changes,
+        acl_changes,
+        quotas,
+        producer_id_blocks,
     )
 )

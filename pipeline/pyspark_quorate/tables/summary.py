@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_quorate import rows
-from pyspark_quorate.tables.lineage import Span
-from pyspark_quorate.tables.lines import SNAPSHOT_FOOTER
 
+SNAPSHOT_HEADER: Final = "SnapshotHeaderRecord"
+SNAPSHOT_FOOTER: Final = "SnapshotFooterRecord"
 BEGIN: Final = "BeginTransactionRecord"
 END: Final = "EndTransactionRecord"
 ABORT: Final = "AbortTransactionRecord"
@@ -49,6 +49,15 @@ class Copy(NamedTuple):
     source: str
 
 
+class EpochSpan(NamedTuple):
+    """First and last offset of an epoch in a file. A snapshot counts with the epoch and offset of its last record."""
+
+    source: str
+    epoch: int
+    first: int
+    last: int
+
+
 @dataclass(slots=True)
 class Summary:
     """The rows of one cluster, without those of gaps."""
@@ -72,13 +81,13 @@ class Summary:
             self.footers[copy] = max(ordinal, self.footers.get(copy, ordinal))
         self.brackets |= other.brackets
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[EpochSpan]:
         """Yields the first and the last offset of each epoch in each file."""
         for (source, epoch), stretches in self.log.items():
-            yield Span(source, epoch, stretches[0].first, stretches[-1].end - 1)
+            yield EpochSpan(source, epoch, stretches[0].first, stretches[-1].end - 1)
         for copy in self.copies:
             if copy.offset > 0:
-                yield Span(copy.source, copy.epoch, copy.offset - 1, copy.offset - 1)
+                yield EpochSpan(copy.source, copy.epoch, copy.offset - 1, copy.offset - 1)
 
     def of_epochs(self) -> dict[int, list[Stretch]]:
         """Returns epoch -> its offsets in any file."""
@@ -94,7 +103,7 @@ class Summary:
 
     def size_of(self, copy: Copy) -> int:
         """The number of lines of a snapshot."""
-        return sum(one.end - one.first for one in self.copies[copy])
+        return sum(stretch.end - stretch.first for stretch in self.copies[copy])
 
     def is_complete(self, copy: Copy) -> bool:
         """Whether the snapshot is readable from its header to its footer."""
@@ -125,8 +134,8 @@ class Summary:
         )
 
 
-def _stretches(told: Iterable[Iterable[Any]]) -> list[Stretch]:
-    return [Stretch(*one) for one in told]
+def _stretches(parsed: Iterable[Iterable[Any]]) -> list[Stretch]:
+    return [Stretch(*fields) for fields in parsed]
 
 
 def summarize(batch: pa.RecordBatch) -> Summary:
@@ -147,17 +156,17 @@ def summarize(batch: pa.RecordBatch) -> Summary:
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(batch))
     times = batch.column("time")
-    # Rows that directly follow the previous row are taken together.
+    # Rows that directly follow the previous row become one stretch.
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if not is_row[start]:
             continue
         source, epoch = names[sources[start]], int(epochs[start])
         first = int(number[start])
-        one = Stretch(first, first + end - start, times[start].as_py())
+        stretch = Stretch(first, first + end - start, times[start].as_py())
         if is_log[start]:
-            summary.log.setdefault((source, epoch), []).append(one)
+            summary.log.setdefault((source, epoch), []).append(stretch)
         else:
-            summary.copies.setdefault(Copy(int(offsets[start]), epoch, source), []).append(one)
+            summary.copies.setdefault(Copy(int(offsets[start]), epoch, source), []).append(stretch)
     _add_marks(batch, summary, is_log, is_row)
     tidied = Summary()
     tidied.add(summary)

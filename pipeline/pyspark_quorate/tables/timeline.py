@@ -1,6 +1,6 @@
 """The timeline: a cluster's single history, merged from the directories of several nodes.
 
-A line is a record that took effect. If leaders disagreed, it is the record that the quorum kept (:mod:`.lineage`).
+A line is a record that took effect. If leaders disagreed, it is the record that the quorum kept (:mod:`.evidence`).
 The timeline leaves out copies, records of metadata transactions that were aborted or are still open, NoOpRecords, and
 the records that begin and end transactions. It also leaves out checkpoints that the log covers. A checkpoint that
 bridges a gap stays; its lines are the complete state at its offset.
@@ -18,9 +18,9 @@ import pyarrow as pa
 from quorate_protocol.records.control import CONTROL_NAMES
 
 from pyspark_quorate import rows
+from pyspark_quorate.tables.contract import GAP_ORDINAL, Line
 from pyspark_quorate.tables.evidence import Evidence
-from pyspark_quorate.tables.lines import GAP_ORDINAL, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Line
-from pyspark_quorate.tables.summary import ABORT, BEGIN, END, codes
+from pyspark_quorate.tables.summary import ABORT, BEGIN, END, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, codes
 
 ORDER: Final = ("cluster_id", "kind != 'gap'", "offset", "kind desc", "epoch", "source", "ordinal")
 """The order of the rows: gaps first, then by offset; a snapshot before the record at its offset; copies together."""
@@ -28,8 +28,8 @@ _SILENT: Final = frozenset({"NoOpRecord", BEGIN, END, ABORT})
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What :meth:`Timeline.take` takes from a batch."""
+class Chosen:
+    """The parts of a batch that :meth:`Timeline.choose` returns."""
 
     records: pa.RecordBatch
     """Every record once, whether it took effect or not."""
@@ -38,7 +38,7 @@ class Taken:
     times: Any
     """The times of `offsets` in microseconds since 1970; `NO_TIME` where unknown."""
     lines: list[Line]
-    """The lines of the wanted types, gaps, and the first line of each epoch."""
+    """The lines of the chosen types, gaps, and the first line of each epoch."""
 
 
 NO_TIME: Final = -(2**63)
@@ -48,7 +48,7 @@ class Timeline:
     """Chooses the lines of the timeline from the sorted rows of one cluster."""
 
     def __init__(self, evidence: Evidence, types: Iterable[str] | None = None) -> None:
-        """`types`: the record types whose lines are wanted; None: all."""
+        """`types`: the record types whose lines are chosen; None: all."""
         self._evidence = evidence
         self._types = None if types is None else frozenset(types) | {SNAPSHOT_HEADER, SNAPSHOT_FOOTER}
         self._until = {
@@ -61,8 +61,8 @@ class Timeline:
         self._last_log: tuple[int, int] | None = None
         self._last_snapshot: tuple[int, int, str, int] | None = None
 
-    def take(self, batch: pa.RecordBatch) -> Taken:
-        """Take the next rows, none of them a gap. They have the columns of :data:`pyspark_quorate.rows.SCHEMA`."""
+    def choose(self, batch: pa.RecordBatch) -> Chosen:
+        """Choose from the next rows, none of them a gap, with the columns of :data:`pyspark_quorate.rows.SCHEMA`."""
         kinds, kind_names = codes(batch.column("kind"))
         types, type_names = codes(batch.column("type"))
         offsets, epochs = (batch.column(name).to_numpy() for name in ("offset", "epoch"))
@@ -87,7 +87,7 @@ class Timeline:
         if self._types is not None:
             shown &= is_type(self._types) | self._is_first_of_epoch(shown & is_log, epochs)
         at = np.flatnonzero(known)
-        return Taken(
+        return Chosen(
             records=batch.filter(pa.array(stored)),
             offsets=np.where(is_log[at], offsets[at], offsets[at] - 0.5),
             times=times[at],
@@ -115,7 +115,7 @@ class Timeline:
         begins = np.ones(len(at), np.bool_)
         begins[1:] = (np.diff(offsets) != 0) | (np.diff(epochs) != 0) | (np.diff(sources) != 0)
         starts = np.flatnonzero(begins)
-        ids = [(int(offsets[one]), int(epochs[one]), names[sources[one]]) for one in starts.tolist()]
+        ids = [(int(offsets[start]), int(epochs[start]), names[sources[start]]) for start in starts.tolist()]
         bridges = self._evidence.bridges
         is_stored = [self._evidence.copies.get(id_[:2]) == id_[2] for id_ in ids]
         is_bridge = [id_[0] in bridges and bridges[id_[0]].copy == id_ for id_ in ids]
@@ -156,8 +156,8 @@ class Timeline:
                 yield Line(offset, 0, epoch, time_us, kind, fields, self._run)
                 continue
             place = ordinal - self._evidence.bridges[offset].size
-            told_us = time_us if time_us is not None else self._evidence.runs[self._run].time_us
-            yield Line(offset, place, epoch, told_us, kind, fields, self._run, is_snapshot=True)
+            shown_us = time_us if time_us is not None else self._evidence.runs[self._run].time_us
+            yield Line(offset, place, epoch, shown_us, kind, fields, self._run, is_snapshot=True)
 
     def _gaps(self, offset: int) -> Iterator[Line]:
         """Advance to the run of this offset. Yields a line for each gap on the way."""

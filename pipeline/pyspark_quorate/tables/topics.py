@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql.types import IntegerType, StringType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
-from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Intervals, Life
-from pyspark_quorate.tables.lines import Line
+from pyspark_quorate.tables.contract import Cluster, Fold, Line, Table
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, KeyedFold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,15 +50,15 @@ class TopicNames(Fold):
         """Name -> id of the topic that had it last."""
         self.ended: TopicEnd | None = None
         """The topic that the last line ended, if any."""
-        self.takers: list[Callable[[str, str], None]] = []
+        self.listeners: list[Callable[[str, str], None]] = []
         """Functions that are called with the id and name of each topic."""
         self._gone: set[str] = set()
-        self._stated: set[str] | None = None
+        self._in_snapshot: set[str] | None = None
 
     def step(self, line: Line) -> None:
-        """Take the name of a topic, or its end."""
-        for one in self._gone:
-            self.names.pop(one, None)
+        """Apply the name of a topic, or its end."""
+        for gone in self._gone:
+            self.names.pop(gone, None)
         self._gone = set()
         topic_id = line.fields["topicId"]
         if line.type == REMOVE:
@@ -76,23 +75,23 @@ class TopicNames(Fold):
             self._gone.add(previous)
         self.latest[name] = topic_id
         self.names[topic_id] = name
-        for take in self.takers:
-            take(topic_id, name)
-        if self._stated is not None:
-            self._stated.add(topic_id)
+        for listener in self.listeners:
+            listener(topic_id, name)
+        if self._in_snapshot is not None:
+            self._in_snapshot.add(topic_id)
 
-    def begin_snapshot(self, line: Line) -> None:  # noqa: ARG002 - of all parts
+    def begin_snapshot(self, line: Line) -> None:  # noqa: ARG002
         """Begin a snapshot, whose lines name all topics that exist."""
-        self._stated = set()
+        self._in_snapshot = set()
 
     def end_snapshot(self) -> None:
         """Forget the topics that the snapshot lacks."""
-        if self._stated is not None:
-            self._gone |= set(self.names) - self._stated
-        self._stated, self.ended = None, None
+        if self._in_snapshot is not None:
+            self._gone |= set(self.names) - self._in_snapshot
+        self._in_snapshot, self.ended = None, None
 
 
-class Topics(Fold):
+class Topics(KeyedFold):
     """The state of the table."""
 
     TYPES = (TOPIC, REMOVE, _PARTITION)
@@ -101,7 +100,6 @@ class Topics(Fold):
     def __init__(self, cluster: Cluster, names: TopicNames) -> None:
         super().__init__(cluster)
         self._names = names
-        self._lives = Intervals(cluster.breaks, self._take)
         self._partitions: dict[str, int] = {}
         self._previous: dict[str, str] = {}
         """Topic id -> id of the previous topic of the same name."""
@@ -109,7 +107,7 @@ class Topics(Fold):
         """Name -> id of the topic of that name that began last."""
 
     def step(self, line: Line) -> None:
-        """Take a topic, its end, or one of its partitions."""
+        """Apply a topic, its end, or one of its partitions."""
         topic_id = line.fields["topicId"]
         if line.type == _PARTITION:
             count = line.fields["partitionId"] + 1
@@ -117,32 +115,21 @@ class Topics(Fold):
             return
         ended = self._names.ended
         if ended is not None:
-            self._lives.tell((ended.topic_id,), None, line)
+            self.intervals.set_state((ended.topic_id,), None, line)
         if line.type == TOPIC:
             name = line.fields["name"]
-            if (topic_id,) not in self._lives:
+            if (topic_id,) not in self.intervals:
                 before = self._before.get(name)
                 if before is not None:
                     self._previous[topic_id] = before
                 self._before[name] = topic_id
-            self._lives.tell((topic_id,), (name,), line)
+            self.intervals.set_state((topic_id,), (name,), line)
 
-    def begin_snapshot(self, line: Line) -> None:
-        """Begin a snapshot, whose lines name all topics that exist."""
-        self._lives.begin_snapshot(line)
-
-    def end_snapshot(self) -> None:
-        """End the topics that the snapshot lacks."""
-        self._lives.end_snapshot()
-
-    def finish(self) -> None:
-        """End the open intervals."""
-        self._lives.finish()
-
-    def _take(self, life: Life, previous: Life | None, is_followed: bool) -> None:  # noqa: ARG002 - of all
-        (topic_id,), (name,) = life.key, life.state
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:  # noqa: ARG002
+        """Add a row for the interval."""
+        (topic_id,), (name,) = interval.key, interval.state
         partitions = self._partitions.get(topic_id)
-        self.rows.append((name, topic_id, partitions, self._previous.pop(topic_id, None), *life.span))
+        self.rows.append((name, topic_id, partitions, self._previous.pop(topic_id, None), *interval.span))
         if not is_followed:
             self._partitions.pop(topic_id, None)
 

@@ -12,11 +12,11 @@ from quorate_protocol.image import NO_LEADER
 
 from pyspark_quorate.rows import column, schema
 from pyspark_quorate.tables.contract import Cluster, Table
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Key, Life
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, Key
 from pyspark_quorate.tables.partition_leadership import (
     PARTITION,
     PARTITION_COLUMNS,
-    PartitionLives,
+    PartitionIntervals,
     PartitionRows,
     PartitionState,
 )
@@ -24,7 +24,7 @@ from pyspark_quorate.tables.partition_leadership import (
 SCHEMA: Final = schema(
     *PARTITION_COLUMNS,
     column("is_under_replicated", BooleanType(), "fewer in-sync replicas than replicas"),
-    column("is_offline", BooleanType(), "no leader: nobody can read or write"),
+    column("is_offline", BooleanType(), "no leader: clients can neither read nor write"),
     column("isr_size_min", IntegerType(), "the smallest number of in-sync replicas within"),
     column("replication_factor", IntegerType(), "the largest number of replicas within"),
     column(
@@ -40,8 +40,8 @@ SCHEMA: Final = schema(
 class _Risk:
     """Adjacent intervals of a partition with the same kind of risk, merged."""
 
-    first: Life
-    last: Life
+    first: Interval
+    last: Interval
     is_under_replicated: bool
     is_offline: bool
     isr_size_min: int
@@ -50,19 +50,19 @@ class _Risk:
     through_gap: bool
 
     @classmethod
-    def of(cls, life: Life) -> "_Risk":
+    def of(cls, interval: Interval) -> "_Risk":
         """The risk within one interval of a partition."""
-        state = PartitionState(*life.state)
+        state = PartitionState(*interval.state)
         counted = set(state.replicas) - set(state.adding_replicas)
         return cls(
-            first=life,
-            last=life,
+            first=interval,
+            last=interval,
             is_under_replicated=len(state.isr) < len(counted),
             is_offline=state.leader == NO_LEADER,
             isr_size_min=len(state.isr),
             replication_factor=len(counted),
             missing=counted - set(state.isr),
-            through_gap=life.through_gap,
+            through_gap=interval.through_gap,
         )
 
     @property
@@ -82,13 +82,13 @@ class _Risk:
 class UnderReplicated(PartitionRows):
     """The state of the table: for each partition that is at risk, the row that is still open."""
 
-    def __init__(self, cluster: Cluster, partitions: PartitionLives) -> None:
+    def __init__(self, cluster: Cluster, partitions: PartitionIntervals) -> None:
         super().__init__(cluster, partitions)
         self._open: dict[Key, _Risk] = {}
 
-    def take(self, life: Life, previous: Life | None, is_followed: bool) -> None:
+    def end_interval(self, interval: Interval, previous: Interval | None, is_followed: bool) -> None:
         """Begin, continue or complete the row of a partition."""
-        now, known = _Risk.of(life), self._open.pop(life.key, None)
+        now, known = _Risk.of(interval), self._open.pop(interval.key, None)
         if known is not None:
             is_same = (known.is_under_replicated, known.is_offline) == (
                 now.is_under_replicated,
@@ -98,22 +98,24 @@ class UnderReplicated(PartitionRows):
                 known.add(now)
                 now = known
             else:
-                self._complete(life.key, known)
+                self._complete(interval.key, known)
         if not now.is_any:
             return
         if is_followed:
-            self._open[life.key] = now
+            self._open[interval.key] = now
         else:
-            self._complete(life.key, now)
+            self._complete(interval.key, now)
 
     def _complete(self, key: Key, risk: _Risk) -> None:
-        first, last = risk.first, risk.last
-        self.add(
-            key,
-            *(risk.is_under_replicated, risk.is_offline, risk.isr_size_min, risk.replication_factor),
-            *(sorted(risk.missing), first.valid_from, last.valid_to, first.from_offset, last.to_offset),
-            *(first.from_exact, last.to_exact, risk.through_gap),
-        )
+        last = risk.last
+        span = risk.first._replace(
+            valid_to=last.valid_to,
+            to_offset=last.to_offset,
+            to_exact=last.to_exact,
+            through_gap=risk.through_gap,
+        ).span
+        state = (risk.is_under_replicated, risk.is_offline, risk.isr_size_min, risk.replication_factor)
+        self.add(key, *state, sorted(risk.missing), *span)
 
 
 TABLE: Final = Table(

@@ -8,10 +8,15 @@ from pyspark.sql.types import BooleanType, IntegerType, ShortType, StringType, T
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.tables.contract import Cluster, Fold, Table
-from pyspark_quorate.tables.controller_registrations import BROKER, CONTROLLER
-from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Life, merge_adjacent, overlap
-from pyspark_quorate.tables.membership import NodeLives
-from pyspark_quorate.tables.naming import level_name
+from pyspark_quorate.tables.controller_registrations import (
+    BROKER,
+    CONTROLLER,
+    BrokerRegistrations,
+    ControllerRegistrations,
+)
+from pyspark_quorate.tables.feature_levels import level_name
+from pyspark_quorate.tables.intervals import INTERVAL_COLUMNS, Interval, merge_adjacent, overlap
+from pyspark_quorate.tables.membership import VoterIntervals
 
 SCHEMA: Final = schema(
     CLUSTER_ID,
@@ -47,38 +52,44 @@ class UpgradeBlockers(Fold):
     (FeatureControlManager.reasonNotSupported); a feature that a registration lacks counts as level 0.
     """
 
-    NEEDS = (NodeLives,)
+    NEEDS = (BrokerRegistrations, ControllerRegistrations, VoterIntervals)
 
-    def __init__(self, cluster: Cluster, nodes: NodeLives) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: BrokerRegistrations,
+        controllers: ControllerRegistrations,
+        voters: VoterIntervals,
+    ) -> None:
         super().__init__(cluster)
-        self._roles = ((BROKER.name, nodes.brokers), (CONTROLLER.name, nodes.controllers))
-        self._voters = nodes.voters
+        self._roles = ((BROKER.name, brokers), (CONTROLLER.name, controllers))
+        self._voters = voters
 
     def finish(self) -> None:
         """Add a row per registration and level that it blocks while another registration supports it."""
-        for life in merge_adjacent(self._blocking(), self.cluster.breaks):
-            feature, level, role, node_id, supported = life.key
-            ghost = self._ghost(life) if role == CONTROLLER.name else (None, None)
+        for interval in merge_adjacent(self._blocking(), self.cluster.gap_ends):
+            feature, level, role, node_id, supported = interval.key
+            ghost = self._ghost(interval) if role == CONTROLLER.name else (None, None)
             name = level_name(feature, level)
-            self.rows.append((feature, level, name, role, node_id, supported, *ghost, *life.span))
+            self.rows.append((feature, level, name, role, node_id, supported, *ghost, *interval.span))
 
-    def _blocking(self) -> Iterator[Life]:
+    def _blocking(self) -> Iterator[Interval]:
         """Yields intervals of blocked levels; the key is (feature, level, role, node id, supported level)."""
-        reachable: dict[str, list[Life]] = defaultdict(list)
-        for life in merge_adjacent(self._supported(), self.cluster.breaks):
-            reachable[life.key[0]].append(life)
+        reachable: dict[str, list[Interval]] = defaultdict(list)
+        for interval in merge_adjacent(self._supported(), self.cluster.gap_ends):
+            reachable[interval.key[0]].append(interval)
         for role, registrations in self._roles:
             for node in registrations.ended:
                 maxima = {name: maximum for name, _, maximum in node.state[2]}
-                for feature, lives in reachable.items():
+                for feature, intervals in reachable.items():
                     supported = maxima.get(feature, 0)
-                    for level in lives:
+                    for level in intervals:
                         both = overlap(node, level) if level.key[1] > supported else None
                         if both is not None:
                             key = (*level.key, role, node.key[0], supported)
                             yield both._replace(key=key, state=())
 
-    def _supported(self) -> Iterator[Life]:
+    def _supported(self) -> Iterator[Interval]:
         """Yields an interval per registration and level that it supports; the key is (feature, level)."""
         for _, registrations in self._roles:
             for node in registrations.ended:
@@ -86,7 +97,7 @@ class UpgradeBlockers(Fold):
                     for level in range(1, maximum + 1):
                         yield node._replace(key=(feature, level), state=())
 
-    def _ghost(self, life: Life) -> tuple[bool | None, int | None]:
+    def _ghost(self, interval: Interval) -> tuple[bool | None, int | None]:
         """Whether a controller was not a voter when the interval ended, and when it last stopped being one.
 
         None: unknown.
@@ -94,10 +105,12 @@ class UpgradeBlockers(Fold):
         voters = self._voters.ended
         if not voters:
             return None, None
-        terms = [voter for voter in voters if voter.key[0] == life.key[3] and voter.from_offset < life.end]
-        if any(term.end >= life.end for term in terms):
+        terms = [
+            voter for voter in voters if voter.key[0] == interval.key[3] and voter.from_offset < interval.end
+        ]
+        if any(term.end >= interval.end for term in terms):
             return False, None
-        last = max(terms, key=lambda one: one.end, default=None)
+        last = max(terms, key=lambda term: term.end, default=None)
         return True, None if last is None else last.valid_to
 
 

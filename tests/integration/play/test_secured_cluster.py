@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from kit.lake.without_spark import store_rows
+from kit.lake.lakes import store_rows
 from kit.metadata import scram_keys
 from kit.player import TIMEOUT_S, Player
 from kit.secret_search import Secret, files_below, homes_of

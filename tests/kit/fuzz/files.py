@@ -11,8 +11,8 @@ from kit.captured import DATA
 from kit.fuzz.served import DIRECTORY, PROPERTIES, format_disk
 from kit.fuzz.target import Target
 from kit.simulator.disk import SimulatedDisk
-from pyspark_quorate.source.decoding import Origin, RowReader
-from pyspark_quorate.source.scanning import BatchScanner
+from pyspark_quorate.source.batch_scanner import BatchScanner
+from pyspark_quorate.source.record_decoder import Origin, RowReader
 from pyspark_quorate.source.selection import Selection
 from quorate_controller.config import ControllerConfig, parse_config
 from quorate_controller.node.assembly import open_node

@@ -7,6 +7,7 @@ from typing import Final
 from kit.planted_mistakes import (
     in_control,
     in_image,
+    in_lake,
     in_node,
     in_raft,
     in_security,
@@ -22,4 +23,5 @@ MISTAKES: Final = (
     *in_image.MISTAKES,
     *in_server.MISTAKES,
     *in_security.MISTAKES,
+    *in_lake.MISTAKES,
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kit.planted_mistakes.mistake import Mistake
 
 REPOSITORY: Final = Path(__file__).parents[3]
-SOURCE_ROOTS: Final = ("protocol", "controller_node")
+SOURCE_ROOTS: Final = ("protocol", "controller_node", "pipeline")
 TESTS_FAILED: Final = 1
 """pytest's exit status; others, as after errors of collection, mean that no test judged the code."""
 TIMEOUT_S: Final = 300
@@ -157,7 +157,7 @@ class SourceCopy:
         Raises:
             RuntimeError: it does not, so that no mistake would be seen.
         """
-        names = ("quorate_controller", "quorate_protocol")
+        names = ("quorate_controller", "quorate_protocol", "pyspark_quorate")
         for name in names:
             completed = self._python(["-c", f"import {name}; print({name}.__file__)"])
             if completed is None or not completed[1].startswith(str(self.directory)):

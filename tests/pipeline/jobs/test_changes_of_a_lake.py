@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from pyspark_quorate.jobs.lake import COMMIT, STATE, Change, Lake
-from pyspark_quorate.jobs.state import LAYOUT, LakeError, Read, State, TableState
+from pyspark_quorate.jobs.state import LAYOUT, LakeError, LakeState, Read, TableState
 
-STATE_AFTER = State(
+STATE_AFTER = LakeState(
     format="parquet",
     files={"/a/0.log": "10 20"},
     reads={"/a": [Read(1, 0), Read(2, 17)]},
@@ -58,7 +58,7 @@ def prepared(lake: Lake) -> Change:
         file = lake.staging / "tables" / "topics" / folder / "part.parquet"
         file.parent.mkdir(parents=True)
         file.write_text("after")
-    place = [(f"_lake/staging/tables/topics/{one}", f"topics/{one}") for one in ("old=1", "new=1")]
+    place = [(f"_lake/staging/tables/topics/{folder}", f"topics/{folder}") for folder in ("old=1", "new=1")]
     return Change(place=place, remove=["topics/gone=1"])
 
 
@@ -86,7 +86,7 @@ def test_a_change_that_was_killed_is_whole_or_did_not_begin(
         found = content(lake)
         if found == before:
             assert was_killed
-            assert lake.state == State(format="parquet")
+            assert lake.state == LakeState(format="parquet")
         else:
             assert found == {"new=1/part.parquet": "after", "old=1/part.parquet": "after"}
             assert lake.state == replace(STATE_AFTER, commit=1)
@@ -158,7 +158,7 @@ def test_a_damaged_state_or_commit_of_a_lake_is_named(tmp_path: Path, text: str)
 
 def test_what_is_stale_is_known() -> None:
     """A table is made again for clusters with news, and for all when its columns changed."""
-    state = State(
+    state = LakeState(
         format="parquet", clusters={"a": 4, "b": 2}, tables={"topics": TableState("s", {"a": 3, "b": 2})}
     )
     assert state.stale("topics", "s") == {"a"}

@@ -28,17 +28,17 @@ def test_it_is_of_one_java_and_made_once(tmp_path: Path) -> None:
     archive = class_archive(java(tmp_path), tmp_path, "")
     assert archive is not None
     assert f"-XX:ArchiveClassesAtExit={tmp_path}/classes.jsa" in archive.options
-    archive.keep()
-    assert archive.kept is None, "the JVM wrote none"
+    archive.cache()
+    assert archive.cached is None, "the JVM wrote none"
     archive.draft.write_text("classes")
-    archive.keep()
+    archive.cache()
     again = class_archive(java(tmp_path), tmp_path, "")
     assert again == archive
-    assert again.kept is not None
+    assert again.cached is not None
     assert f"-XX:SharedArchiveFile={tmp_path}/cache/quorate/class-archives/spark-" in again.options
-    assert list(again.kept.parent.iterdir()) == [again.kept]
-    again.kept.write_text("class")
-    assert again.kept is None, "it was cut off"
+    assert list(again.cached.parent.iterdir()) == [again.cached]
+    again.cached.write_text("class")
+    assert again.cached is None, "it was cut off"
     updated = class_archive(java(tmp_path, "17.0.2"), tmp_path, "")
     assert updated is not None
     assert updated.place != archive.place
@@ -54,7 +54,7 @@ def test_without_a_place_for_it_jobs_start_without(tmp_path: Path) -> None:
     assert class_archive({**environment, "XDG_CACHE_HOME": str(tmp_path / "a b")}, tmp_path, "") is None
     draft = tmp_path / "classes.jsa"
     draft.touch()
-    ClassArchive(Path("/dev/full/archive.jsa"), draft).keep()
+    ClassArchive(Path("/dev/full/archive.jsa"), draft).cache()
 
 
 @pytest.mark.timeout(JOB_TIMEOUT_S)

@@ -11,19 +11,19 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from kit.cluster import DIE_WITH_PARENT
-from kit.lake.stored import gaps_of
+from kit.lake.directories import CLUSTER, write_directory
+from kit.lake.lakes import gaps_of, ingest_into
 from kit.metadata import scram_keys
 from kit.secret_search import PARQUET, files_below, homes_of
 from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark_quorate.jobs.building import choose_tables
 from pyspark_quorate.jobs.compaction import compact
-from pyspark_quorate.jobs.ingest import Ingested, find_news, ingest
+from pyspark_quorate.jobs.ingest import Ingested
 from pyspark_quorate.jobs.lake import STAGING, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.reading import count_rows, read_table
+from pyspark_quorate.jobs.table_reader import count_rows, read_table
 from pyspark_quorate.rows import TORN_TAIL
 from quorate_operator.runtime.local.layout import QUORATE
 
@@ -35,18 +35,16 @@ PLANTED = "__transaction_state"
 TABLES = "records,gaps"
 DELTA_TABLES = f"{TABLES},controller_registrations"
 START_TIMEOUT_S = 240
-CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 
 def node(where: Path, name: str, *, cut_bytes: int = 0, cluster_id: str = CLUSTER) -> Path:
     """A node's log directory with a log that stock Kafka wrote; its last bytes are cut off."""
-    partition = where / name / "__cluster_metadata-0"
-    partition.mkdir(parents=True, exist_ok=True)
-    (where / name / "meta.properties").write_text(f"cluster.id={cluster_id}\nnode.id=3000\nversion=1\n")
+    files = {}
     for file in (GOLDEN / "current").iterdir():
         if file.name.startswith("0000") and not (cut_bytes and file.suffix == ".checkpoint"):
             content = file.read_bytes()
-            (partition / file.name).write_bytes(content[: len(content) - cut_bytes])
+            files[file.name] = content[: len(content) - cut_bytes]
+    write_directory(where / name, files, cluster_id)
     return where / name
 
 
@@ -54,14 +52,7 @@ def run(
     spark: SparkSession, lake: Path, *sources: Path, kind: str | None = None, tables: str = TABLES
 ) -> Ingested:
     """One ingest, into a lake of this format."""
-    with Lake.writing(str(lake), kind) as found:
-        return ingest(
-            spark,
-            found,
-            find_news(found, [str(source) for source in sources]),
-            Steps(),
-            tables=choose_tables(tables),
-        )
+    return ingest_into(spark, lake, *sources, kind=kind, tables=tables)
 
 
 def content(spark: SparkSession, lake: Path) -> dict[str, list[Any]]:
@@ -141,18 +132,11 @@ def test_portions_reruns_and_copies_give_the_same_tables(spark: SparkSession, tm
         merged = compact(spark, found, Steps())
     assert merged.after < merged.before
     assert len(list((lake / "_lake" / "rows" / f"cluster_id={CLUSTER}").glob("*.parquet"))) == 1
-    with Lake.writing(str(lake)) as found:
-        # Made again, the tables are the same, though complaints that are void are gone.
-        ingest(
-            spark,
-            found,
-            find_news(found, [str(bits)]),
-            Steps(),
-            tables=choose_tables(TABLES),
-            everything=True,
-        )
-        assert gaps_of(found, TORN_TAIL) == 0
-        assert count_rows(found, "records") == len(expected["records"])
+    # Tables that are built again are the same, without gaps that are void.
+    ingest_into(spark, lake, bits, tables=TABLES, everything=True)
+    found = Lake.open(str(lake))
+    assert gaps_of(found, TORN_TAIL) == 0
+    assert count_rows(found, "records") == len(expected["records"])
     assert content(spark, lake) == expected
 
 
@@ -175,9 +159,7 @@ def test_a_lake_of_delta_says_what_one_of_parquet_says(spark: SparkSession, tmp_
         merged = compact(spark, found, Steps())
     assert merged.after < merged.before
     assert delta_rows(lake) == expected
-    with Lake.writing(str(lake)) as found:
-        tables = choose_tables(DELTA_TABLES)
-        ingest(spark, found, find_news(found, [str(bits)]), Steps(), tables=tables, everything=True)
+    ingest_into(spark, lake, bits, tables=DELTA_TABLES, everything=True)
     assert delta_rows(lake) == expected
 
 

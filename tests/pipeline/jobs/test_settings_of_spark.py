@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kit.cluster import DIE_WITH_PARENT
+from kit.lake.directories import CLUSTER
 from kit.spark import JVM
 from quorate_operator.runtime.local.layout import QUORATE
 
@@ -14,7 +15,6 @@ pytestmark = pytest.mark.timeout(600)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "current"
 JOB_TIMEOUT_S = 300
-CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 
 def ingest(where: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -44,14 +44,14 @@ def test_master_and_conf_reach_spark(tmp_path: Path) -> None:
         if file.is_file() and not file.name.startswith(".")
         for line in file.read_text().splitlines()
     ]
-    (environment,) = [one for one in written if one["Event"] == "SparkListenerEnvironmentUpdate"]
+    (environment,) = [event for event in written if event["Event"] == "SparkListenerEnvironmentUpdate"]
     assert environment["Spark Properties"].items() >= {**settings, "spark.master": "local[1]"}.items()
     options = environment["Spark Properties"]["spark.driver.extraJavaOptions"]
-    assert all(one in options for one in JVM)
+    assert all(option in options for option in JVM)
     assert Path(environment["System Properties"]["java.io.tmpdir"]).name.startswith("quorate-lake-")
-    (executor,) = [one for one in written if one["Event"] == "SparkListenerExecutorAdded"]
+    (executor,) = [event for event in written if event["Event"] == "SparkListenerExecutorAdded"]
     assert executor["Executor Info"]["Total Cores"] == 1
-    assert sum(one["Event"] == "SparkListenerJobEnd" for one in written) == 2, "rows, then tables"
+    assert sum(event["Event"] == "SparkListenerJobEnd" for event in written) == 2, "rows, then tables"
 
 
 def test_a_collector_that_the_user_chooses_replaces_ours(tmp_path: Path) -> None:

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 from kit.cluster import DIE_WITH_PARENT, manifests
-from kit.lake.tables import stored_lines
+from kit.lake.lakes import ingest_into, stored_lines
 from kit.membership import Membership
 from kit.spark import QUICK_JOB
 from kit.waiting import eventually
 from pyspark.sql import SparkSession
-from pyspark_quorate.jobs.building import choose_tables
-from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import STATE, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.tail import Followed, follow
+from pyspark_quorate.jobs.table_build import choose_tables
+from pyspark_quorate.jobs.tail import FollowedQuorum, follow
 from quorate_operator.runtime.local.layout import QUORATE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -48,15 +47,13 @@ def test_a_tail_that_is_killed_goes_on(spark: SparkSession, cluster: Membership,
     cluster.leave_ghost(3098)
     cluster.start(leader)
     cluster.await_quorum()
-    followed = Followed(bootstrap)
+    followed = FollowedQuorum(bootstrap)
     for tables in ((), choose_tables(TABLES)):
         with Lake.writing(str(lake)) as found:
             follow(spark, found, followed, Steps(), tables=tables, trigger_s=None, refresh_s=3600)
     cluster.kill(*cluster.controllers)
 
-    with Lake.writing(str(tmp_path / "read")) as found:
-        sources = [str(cluster.data(controller)) for controller in cluster.controllers]
-        ingest(spark, found, find_news(found, sources), Steps(), tables=choose_tables(TABLES))
+    ingest_into(spark, tmp_path / "read", *map(cluster.data, cluster.controllers), tables=TABLES)
     tailed, read = stored_lines(lake, TABLES), stored_lines(tmp_path / "read", TABLES)
     assert tailed == read
     assert len(tailed["leadership"]) >= 2

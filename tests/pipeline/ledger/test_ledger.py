@@ -27,19 +27,17 @@ from kit.history import (
     directories,
     found,
 )
-from kit.lake.comparing import assert_same_tables
-from kit.lake.folding import collected
-from kit.lake.plans.registry import make_all
-from kit.lake.stored import frame_of
+from kit.lake.fold import assert_same, plain
+from kit.lake.lakes import ingest_into
+from kit.lake.oracle.metadata_tables import TABLES as EXPECTED
+from kit.lake.oracle.replay import Replay
+from kit.lake.oracle.worlds import World, world_of
 from kit.membership import Membership, quorate
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark_quorate.jobs.building import choose_tables
-from pyspark_quorate.jobs.ingest import find_news, ingest
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.reading import read_table
-from pyspark_quorate.report.collecting import collect
+from pyspark_quorate.jobs.table_reader import read_table
+from pyspark_quorate.report.history import collect
 from pyspark_quorate.report.sections import sections_of
 from pyspark_quorate.tables.registry import TABLES
 from quorate_admin.diagnosis import history
@@ -50,12 +48,12 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Told:
-    """A ledger, and the lake that was made of the directories of the cluster, whose nodes are stopped."""
+class RecordedCluster:
+    """A ledger, and the lake of the directories of the cluster, whose nodes are stopped."""
 
     ledger: Ledger
     cluster: Membership
-    sources: tuple[str, ...]
+    sources: tuple[Path, ...]
     lake: Lake
     spark: SparkSession
     founders: tuple[int, ...]
@@ -76,12 +74,12 @@ class Told:
 
 
 @pytest.fixture(scope="module", params=os.environ.get("QUORATE_LEDGER", "python").split(","))
-def told(
+def recorded(
     request: pytest.FixtureRequest,
     spark: SparkSession,
     kafka_jars: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Told]:
+) -> Iterator[RecordedCluster]:
     """The script's history, as ledger and as lake."""
     where = tmp_path_factory.mktemp(f"ledger-{request.param}")
     lost = where / "lost"
@@ -93,13 +91,13 @@ def told(
         # Brokers that were stopped in order would be something that happened, and not in the ledger.
         cluster.terminate(*(controller for controller in cluster.controllers if cluster.runs(controller)))
         cluster.kill(*cluster.brokers)
-        sources = tuple(map(str, directories(cluster, lost)))
-        with Lake.writing(str(where / "lake")) as lake:
-            ingest(spark, lake, find_news(lake, sources), Steps(), tables=choose_tables(None))
-        yield Told(ledger, cluster, sources, lake, spark, cluster.founders, addresses)
+        sources = tuple(directories(cluster, lost))
+        ingest_into(spark, where / "lake", *sources)
+        lake = Lake.open(str(where / "lake"))
+        yield RecordedCluster(ledger, cluster, sources, lake, spark, cluster.founders, addresses)
 
 
-def test_the_tables_say_what_the_ledger_says(told: Told) -> None:
+def test_the_tables_say_what_the_ledger_says(recorded: RecordedCluster) -> None:
     checks = (
         records,
         gaps,
@@ -118,36 +116,45 @@ def test_the_tables_say_what_the_ledger_says(told: Told) -> None:
         producer_id_blocks,
     )
     for check in checks:
-        check(told)
+        check(recorded)
 
 
-def test_the_tables_are_what_plans_make(told: Told) -> None:
-    made = make_all(frame_of(told.spark, told.lake).localCheckpoint(), lambda frame: frame.localCheckpoint())
-    made["records"] = made["records"].withColumn("payload", f.to_json("payload"))
-    found = {}
+def test_the_tables_are_what_a_replay_makes(recorded: RecordedCluster) -> None:
+    replay = Replay()
+    replay.run(newest_log(recorded))
     for table in TABLES:
-        frame = told.spark.read.parquet(str(told.lake.table(table.name))).select(*table.schema.names)
-        if table.name == "records":
-            frame = frame.withColumn("payload", f.to_json("payload"))
-        found[table.name] = [dict(zip(table.schema.names, row, strict=True)) for row in collected(frame)]
-    assert_same_tables(found, made)
+        if table.name in EXPECTED:
+            kinds = {field.name: field.dataType for field in table.schema.fields}
+            found = [
+                {name: plain(value, kinds[name]) for name, value in row.items()}
+                for row in recorded.rows(table.name)
+            ]
+            assert_same(table, found, EXPECTED[table.name](replay))
 
 
-def test_the_report_finds_what_went_wrong(told: Told) -> None:
-    (history,) = collect(told.lake, None, None, None)
+def newest_log(recorded: RecordedCluster) -> World:
+    """The complete log of a controller with the newest record."""
+    cluster = recorded.cluster
+    segments = [sorted(cluster.metadata(node).glob("*.log")) for node in cluster.controllers]
+    worlds = [world_of("", paths) for paths in segments if paths and int(paths[0].stem) == 0]
+    return max(worlds, key=lambda world: (world.log[-1].epoch, len(world.log)))
+
+
+def test_the_report_finds_what_went_wrong(recorded: RecordedCluster) -> None:
+    (history,) = collect(recorded.lake, None, None, None)
     sections = {section.title: section for section in sections_of(history)}
     findings = {title: section.finding for title, section in sections.items()}
-    flapped = told.ledger.of("broker")[0].key[0]
+    flapped = recorded.ledger.of("broker")[0].key[0]
     # A busy machine may have had a broker fenced once more than the script did.
     assert re.search(rf"broker {flapped} \((twice|\d+ times), ", findings["Brokers in and out of service"])
     assert f"controller {GHOST}" in {row[0] for row in sections["What blocked upgrades"].rows}
-    # Not always the first of the sentence: whoever joined by a snapshot lacks what came before, and others have it.
+    # Not always first: a controller that joined by a snapshot lacks earlier records, which others have.
     assert "truncated-epoch" in findings["Missing records"].lower()
     assert "returned with another directory" in findings["Voters of the quorum"]
 
 
-def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> None:
-    cluster, ledger = told.cluster, Ledger()
+def test_the_doctor_tells_the_past_of_a_ghost(recorded: RecordedCluster, tmp_path: Path) -> None:
+    cluster, ledger = recorded.cluster, Ledger()
     cluster.start(*cluster.controllers)
     cluster.await_quorum(*cluster.voters())
     leader = cluster.await_leader()
@@ -158,59 +165,59 @@ def test_the_doctor_tells_the_past_of_a_ghost(told: Told, tmp_path: Path) -> Non
     cluster.terminate(ghost)
     with ledger.noting("blocker", ghost):
         cluster.leave_ghost(ghost)
-    lake = shutil.copytree(told.lake.path, tmp_path / "lake")
-    with Lake.writing(str(lake)) as changed:
-        tables = choose_tables(",".join(history.TABLES))
-        done = ingest(told.spark, changed, find_news(changed, told.sources), Steps(), tables=tables)
+    lake = shutil.copytree(recorded.lake.path, tmp_path / "lake")
+    done = ingest_into(recorded.spark, Path(lake), *recorded.sources, tables=",".join(history.TABLES))
     assert 0 < done.changed_directories < done.directories, "the lost leader's has no news"
 
     command = ("doctor", "--bootstrap-controller", cluster.asks(), "--history", str(lake))
     ran = quorate(*command, "-o", "json")
     assert (ran.returncode, ran.stderr) == (1, "")
-    findings = {(one["nodeKind"], one["nodeId"]): one for one in json.loads(ran.stdout)["findings"]}
+    findings = {
+        (finding["nodeKind"], finding["nodeId"]): finding for finding in json.loads(ran.stdout)["findings"]
+    }
     finding = findings["controller", ghost]
     assert finding["blocks"]
     past = finding["past"]
     (blocker,), (left,) = ledger.of("blocker"), ledger.of("left")
     assert past["blocksSince"].keys() == finding["blocks"].keys()
     for since in (*past["blocksSince"].values(), past["registeredAt"]):
-        assert_told_when(since, blocker)
-    assert_told_when(past["voterUntil"], left)
+        assert_json_time(since, blocker)
+    assert_json_time(past["voterUntil"], left)
     assert past["directoryId"] == directory_id
     # When it was founded or came, when it was started again, and as a ghost.
     assert past["registrations"] >= 3
-    told_people = " ".join(quorate(*command).stdout.split())
+    printed = " ".join(quorate(*command).stdout.split())
     for feature, since in past["blocksSince"].items():
-        assert f"{feature} from level {since['level']}" in told_people
-        assert f" since {told_time(since)} UTC." in told_people
+        assert f"{feature} from level {since['level']}" in printed
+        assert f" since {printed_time(since)} UTC." in printed
     assert (
-        f"It registered {past['registrations']} times, last {told_time(past['registeredAt'])}" in told_people
+        f"It registered {past['registrations']} times, last {printed_time(past['registeredAt'])}" in printed
     )
-    until = f"It was a voter until {told_time(past['voterUntil'])} UTC, with the directory {directory_id}."
-    assert until in told_people
+    until = f"It was a voter until {printed_time(past['voterUntil'])} UTC, with the directory {directory_id}."
+    assert until in printed
 
 
-def assert_told_when(since: Row, entry: Entry) -> None:
+def assert_json_time(since: Row, entry: Entry) -> None:
     """An instant in JSON is when the ledger says so."""
     assert since["exact"]
     assert_when(datetime.fromisoformat(since["time"]), entry)
 
 
-def told_time(since: Row) -> str:
+def printed_time(since: Row) -> str:
     """An instant in JSON as people read it, to the second."""
     return str(since["time"])[:19].replace("T", " ")
 
 
-def records(told: Told) -> None:
-    """Each record once, whoever has it, those of the lost leader too; table gaps tells that none is missing."""
-    stored = told.spark.read.parquet(str(told.lake.table("records"))).where("kind = 'log'")
+def records(recorded: RecordedCluster) -> None:
+    """Each record once, also those of the lost leader; table `gaps` shows that no record is missing."""
+    stored = recorded.spark.read.parquet(str(recorded.lake.table("records"))).where("kind = 'log'")
     (row,) = stored.agg(
         f.count("*").alias("lines"),
         f.count_distinct("offset", "epoch").alias("records"),
         f.count_distinct("offset").alias("offsets"),
     ).collect()
     assert row["lines"] == row["records"] > row["offsets"]
-    assert row["offsets"] > len(told.ledger.entries)
+    assert row["offsets"] > len(recorded.ledger.entries)
     types = {row["type"] for row in stored.select("type").distinct().collect()}
     assert {
         "TopicRecord",
@@ -221,25 +228,25 @@ def records(told: Told) -> None:
     } <= types
 
 
-def gaps(told: Told) -> None:
+def gaps(recorded: RecordedCluster) -> None:
     """The lost leader's tail, and nothing that counts."""
-    rows = told.rows("gaps")
+    rows = recorded.rows("gaps")
     assert [row for row in rows if row["hides_records"]] == []
     truncated = [row for row in rows if row["reason"] == "truncated-epoch"]
     assert sum(row["end_offset"] - row["first_offset"] for row in truncated) >= TRUNCATED_MIN
-    (lost,) = told.ledger.of("lost leader")
+    (lost,) = recorded.ledger.of("lost leader")
     assert all(row["not_after"] > lost.after for row in truncated)
 
 
-def membership(told: Told) -> None:
-    """Who joined and left, with the directory that it had."""
-    rows = told.rows("membership")
-    (founding,) = told.ledger.of("founded")
+def membership(recorded: RecordedCluster) -> None:
+    """Voters that joined and left, with their directories."""
+    rows = recorded.rows("membership")
+    (founding,) = recorded.ledger.of("founded")
     begun = {(row["voter_id"], row["directory_id"]): row for row in reversed(by_time(rows))}
     ended = {(row["voter_id"], row["directory_id"]): row for row in by_time(rows)}
-    joined = {entry.key: entry for entry in told.ledger.of("voter") if entry.value}
-    left = {entry.key: entry for entry in told.ledger.of("voter") if not entry.value}
-    assert {key[0] for key in set(begun) - set(joined)} == set(told.founders)
+    joined = {entry.key: entry for entry in recorded.ledger.of("voter") if entry.value}
+    left = {entry.key: entry for entry in recorded.ledger.of("voter") if not entry.value}
+    assert {key[0] for key in set(begun) - set(joined)} == set(recorded.founders)
     for key, row in begun.items():
         assert_when(row["valid_from"], joined.get(key, founding))
         assert row["from_exact"]
@@ -250,25 +257,25 @@ def membership(told: Told) -> None:
             assert row["valid_to"] is None, f"{key} is a voter still"
 
 
-def controller_registrations(told: Told) -> None:
+def controller_registrations(recorded: RecordedCluster) -> None:
     """All controllers are registered, and the ghost between registration and refresh with its old levels."""
-    rows = told.rows("controller_registrations")
-    controllers = {address for address in told.addresses if address >= min(told.founders)}
+    rows = recorded.rows("controller_registrations")
+    controllers = {address for address in recorded.addresses if address >= min(recorded.founders)}
     assert {row["controller_id"] for row in rows if row["valid_to"] is None} == controllers | {GHOST}
-    came, refreshed = told.ledger.of("blocker")
+    came, refreshed = recorded.ledger.of("blocker")
     first, second = by_time([row for row in rows if row["controller_id"] == GHOST])
     assert_when(first["valid_from"], came)
     assert_when(first["valid_to"], refreshed)
     assert second["endpoints"] == []
 
 
-def leadership(told: Told) -> None:
-    """Who led when the script looked; and no epoch went back."""
-    rows = by_time(told.rows("leadership"))
+def leadership(recorded: RecordedCluster) -> None:
+    """The leaders that the script observed; no epoch went back."""
+    rows = by_time(recorded.rows("leadership"))
     epochs = [row["epoch"] for row in rows]
     assert epochs == sorted(set(epochs))
     leaders = {row["epoch"]: row for row in rows}
-    noted = told.ledger.of("leader")
+    noted = recorded.ledger.of("leader")
     assert len({entry.key for entry in noted}) >= 2
     for entry in noted:
         row = leaders[entry.key[0]]
@@ -277,53 +284,53 @@ def leadership(told: Told) -> None:
         assert row["valid_to"] is None or row["valid_to"] >= entry.after
 
 
-def feature_levels(told: Told) -> None:
+def feature_levels(recorded: RecordedCluster) -> None:
     """The level from the beginning until the upgrade, and the one after it."""
     before, after = by_time(
-        [row for row in told.rows("feature_levels") if row["feature"] == "metadata.version"]
+        [row for row in recorded.rows("feature_levels") if row["feature"] == "metadata.version"]
     )
-    (upgrade,) = told.ledger.of("level")
+    (upgrade,) = recorded.ledger.of("level")
     assert (before["level"], after["level"]) == (LEVEL_BEFORE, LEVEL_AFTER)
     assert_when(before["valid_to"], upgrade)
     assert_when(after["valid_from"], upgrade)
     assert after["valid_to"] is None
 
 
-def upgrade_blockers(told: Told) -> None:
-    """The ghost blocked the level while the ledger says so, and nobody else did."""
+def upgrade_blockers(recorded: RecordedCluster) -> None:
+    """The ghost alone blocked the level, while the ledger says so."""
     rows = [
         row
-        for row in told.rows("upgrade_blockers")
+        for row in recorded.rows("upgrade_blockers")
         if (row["feature"], row["level"]) == ("metadata.version", LEVEL_AFTER)
     ]
     assert {(row["role"], row["node_id"]) for row in rows} == {("controller", GHOST)}
-    came, refreshed = told.ledger.of("blocker")
+    came, refreshed = recorded.ledger.of("blocker")
     assert_when(rows[0]["valid_from"], came)
     assert_when(rows[-1]["valid_to"], refreshed)
     assert all(row["is_ghost"] for row in rows)
 
 
-def advertised_addresses(told: Told) -> None:
+def advertised_addresses(recorded: RecordedCluster) -> None:
     """Where each node could be found, and the ghost for a while."""
-    rows = told.rows("advertised_addresses")
+    rows = recorded.rows("advertised_addresses")
     held = {(f"{row['host']}:{row['port']}", row["node_id"]) for row in rows if row["valid_to"] is None}
-    assert held == {(address, node_id) for node_id, address in told.addresses.items()}
+    assert held == {(address, node_id) for node_id, address in recorded.addresses.items()}
     assert [row for row in rows if row["reused_from_node_id"] is not None] == []
-    came, refreshed = told.ledger.of("blocker")
+    came, refreshed = recorded.ledger.of("blocker")
     (ghost,) = [row for row in rows if row["node_id"] == GHOST]
     assert_when(ghost["valid_from"], came)
     assert_when(ghost["valid_to"], refreshed)
 
 
-def broker_sessions(told: Told) -> None:
+def broker_sessions(recorded: RecordedCluster) -> None:
     """Each time that a broker left service and came back."""
-    rows = by_time(told.rows("broker_sessions"))
-    flapping = told.ledger.of("broker")[0].key[0]
+    rows = by_time(recorded.rows("broker_sessions"))
+    flapping = recorded.ledger.of("broker")[0].key[0]
     (calm,) = {row["broker_id"] for row in rows} - {flapping}
     assert [state for state, _ in turns_of(rows, calm)] == ["fenced", "unfenced"]
     turns = turns_of(rows, flapping)
     # It begins fenced, and comes into service when it is founded.
-    entries = told.ledger.of("broker")
+    entries = recorded.ledger.of("broker")
     assert [state for state, _ in turns] == ["fenced", "unfenced", *(entry.value for entry in entries)]
     for (_, moment), entry in zip(turns[2:], entries, strict=True):
         assert_when(moment, entry)
@@ -339,15 +346,15 @@ def turns_of(rows: Sequence[Row], broker_id: int) -> list[tuple[str, datetime]]:
     return turns
 
 
-def partitions(told: Told) -> None:
+def partitions(recorded: RecordedCluster) -> None:
     """While the broker was away, every partition lacked it; nothing was without a leader."""
-    entries = told.ledger.of("broker")
+    entries = recorded.ledger.of("broker")
     away = [entry for entry in entries if entry.value == "fenced"]
-    back = told.ledger.of("in sync")
+    back = recorded.ledger.of("in sync")
     broker = entries[0].key[0]
     places = {(topic, number) for topic, count in TOPICS.items() for number in range(count)}
-    risks = told.rows("under_replicated")
-    changes = told.rows("isr_changes")
+    risks = recorded.rows("under_replicated")
+    changes = recorded.rows("isr_changes")
     for gone, come in zip(away, back, strict=True):
         rows = [row for row in risks if gone.after <= row["valid_from"] <= gone.before]
         assert {(row["topic"], row["partition"]) for row in rows} == places
@@ -358,17 +365,19 @@ def partitions(told: Told) -> None:
         for rows in (shrunk, grown):
             assert {(row["topic"], row["partition"]) for row in rows} == places
     assert [row for row in risks if row["is_offline"]] == []
-    now = [row for row in told.rows("partition_leadership") if row["valid_to"] is None]
+    now = [row for row in recorded.rows("partition_leadership") if row["valid_to"] is None]
     assert {row["topic"] for row in now} == {"orders", "short-lived", "after-the-loss"}
     assert all(len(row["isr"]) == len(row["replicas"]) == 2 for row in now)
 
 
-def topics(told: Told) -> None:
+def topics(recorded: RecordedCluster) -> None:
     """Created, deleted, and created again with the same name."""
-    rows = by_time(told.rows("topics"))
-    entries = told.ledger.of("topic")
+    rows = by_time(recorded.rows("topics"))
+    entries = recorded.ledger.of("topic")
     created = [entry for entry in entries if entry.value]
-    assert [(row["topic"], row["partitions"]) for row in rows] == [(one.key[0], one.value) for one in created]
+    assert [(row["topic"], row["partitions"]) for row in rows] == [
+        (entry.key[0], entry.value) for entry in created
+    ]
     for row, entry in zip(rows, created, strict=True):
         assert_when(row["valid_from"], entry)
     (deleted,) = [entry for entry in entries if not entry.value]
@@ -382,10 +391,10 @@ def topics(told: Told) -> None:
     ]
 
 
-def config_changes(told: Told) -> None:
+def config_changes(recorded: RecordedCluster) -> None:
     """Each value that a config was given."""
-    rows = sorted(told.rows("config_changes"), key=lambda row: row["offset"])
-    entries = told.ledger.of("config")
+    rows = sorted(recorded.rows("config_changes"), key=lambda row: row["offset"])
+    entries = recorded.ledger.of("config")
     for key in dict.fromkeys(entry.key for entry in entries):
         of_key = [entry for entry in entries if entry.key == key]
         seen = [row for row in rows if (row["resource_type"], row["resource_name"], row["name"]) == key]
@@ -394,10 +403,10 @@ def config_changes(told: Told) -> None:
         assert_each(seen, of_key)
 
 
-def acl_changes(told: Told) -> None:
+def acl_changes(recorded: RecordedCluster) -> None:
     """Each entry that was added and removed."""
-    rows = sorted(told.rows("acl_changes"), key=lambda row: row["offset"])
-    entries = told.ledger.of("acl")
+    rows = sorted(recorded.rows("acl_changes"), key=lambda row: row["offset"])
+    entries = recorded.ledger.of("acl")
     assert entries
     assert [((row["resource_name"], row["principal"], row["operation"]), row["change"]) for row in rows] == [
         (entry.key, entry.value) for entry in entries
@@ -405,22 +414,22 @@ def acl_changes(told: Told) -> None:
     assert_each(rows, entries)
 
 
-def quotas(told: Told) -> None:
+def quotas(recorded: RecordedCluster) -> None:
     """The limits, each until the next one."""
-    rows = by_time(told.rows("quotas"))
-    entries = told.ledger.of("quota")
+    rows = by_time(recorded.rows("quotas"))
+    entries = recorded.ledger.of("quota")
     assert entries
     assert [row["quota"] for row in rows] == [entry.value for entry in entries if entry.value is not None]
     for row, begin, end in zip(rows, entries, entries[1:], strict=False):
-        assert tuple((one["entity_type"], one["entity_name"]) for one in row["entity"]) == begin.key[0]
+        assert tuple((part["entity_type"], part["entity_name"]) for part in row["entity"]) == begin.key[0]
         assert_when(row["valid_from"], begin)
         assert_when(row["valid_to"], end)
 
 
-def producer_id_blocks(told: Told) -> None:
+def producer_id_blocks(recorded: RecordedCluster) -> None:
     """A block for the producer."""
-    (asked,) = told.ledger.of("producer")
-    rows = told.rows("producer_id_blocks")
+    (asked,) = recorded.ledger.of("producer")
+    rows = recorded.rows("producer_id_blocks")
     assert any(asked.holds(row["time"]) for row in rows)
     assert all(row["last_producer_id"] - row["first_producer_id"] == 999 for row in rows)
 

@@ -5,26 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.lake.without_spark import store_rows
+from kit.lake.directories import CLUSTER
+from kit.lake.lakes import store_rows
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.state import LakeError
-from pyspark_quorate.past.image import Moment, Playback, replay
-from pyspark_quorate.past.reading import choose_cluster, read_history
-from pyspark_quorate.tables.lines import GAP_ORDINAL, Line
+from pyspark_quorate.past.image import Moment, Playback, choose_cluster, read_history, replay
+from pyspark_quorate.tables.contract import GAP_ORDINAL, Line
 from quorate.main import app
 from quorate.tools.metadata_shell.sources import load_directory, visible
 from quorate_protocol.image.loading import NotedImage
 from typer.testing import CliRunner
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "current"
-CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with the rows of a directory that stock Kafka wrote, as the source of Spark reads them."""
     where = tmp_path_factory.mktemp("lake") / "lake"
-    store_rows(where, GOLDEN, CLUSTER, parts=2)
+    store_rows(where, GOLDEN, CLUSTER)
     return where
 
 

@@ -6,10 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from kit.lake.directories import read_rows
 from pyspark_quorate import rows
-from pyspark_quorate.source.options import parse_options
-from pyspark_quorate.source.reader import MetadataLogReader
 from quorate_operator.runtime.local.stock_kafka import Kafka
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
@@ -58,20 +56,18 @@ def assert_says(ours: Any, theirs: Any, where: str) -> None:
             assert ours[name] in (None, [], False, 0, -1, -2, "A" * 22), f"{where}.{name}"
     elif isinstance(theirs, list):
         assert len(ours) == len(theirs), where
-        for one, other in zip(ours, theirs, strict=True):
-            assert_says(one, other, where)
+        for our_item, their_item in zip(ours, theirs, strict=True):
+            assert_says(our_item, their_item, where)
     else:
         assert ours == theirs, where
 
 
 def test_payloads_are_those_of_kafka_dump_log(stock_kafka: Kafka) -> None:
     """Names, values, times, versions and offsets are Kafka's."""
-    reader = MetadataLogReader(parse_options({"path": str(GOLDEN), "noOps": "true"}))
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     printed = dump(stock_kafka, FILES)
     assert set(printed) == {str(path) for path in FILES}
     ours: dict[str, list[dict[str, Any]]] = {}
-    for row in pa.Table.from_batches(batches).to_pylist():
+    for row in (row for batch in read_rows(GOLDEN, noOps="true") for row in batch.to_pylist()):
         ours.setdefault(row["source"], []).append(row)
     compared = set()
     for source, theirs in printed.items():

@@ -10,12 +10,13 @@ import pyarrow as pa
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.lake.directories import read_rows, write_directory
 from pyspark_quorate import rows
-from pyspark_quorate.source.decoding import Origin, RowReader
+from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
+from pyspark_quorate.source.record_decoder import Origin, RowReader
 from pyspark_quorate.source.runs import Batch
-from pyspark_quorate.source.scanning import BatchScanner, Gap
 from pyspark_quorate.source.selection import select
 from quorate_protocol.records.batch import CRC_COVERS_FROM, HEADER_SIZE_BYTES, build_batch, scan_batches
 from quorate_protocol.records.control import (
@@ -33,7 +34,7 @@ BATCHES = 12
 
 
 def topic(number: int) -> bytes:
-    """A record whose name tells its number."""
+    """A record whose name has its number."""
     return encode_record(TopicRecord(name=f"topic-{number}", topic_id=None))
 
 
@@ -49,21 +50,9 @@ def make_log(first_offset: int = FIRST_OFFSET, batches: int = BATCHES) -> bytes:
     return log
 
 
-def write(directory: Path, files: dict[int | str, bytes], cluster_id: str = "cluster") -> Path:
-    """A directory of a node with segments by base offset and other files by name."""
-    log = directory / "__cluster_metadata-0"
-    log.mkdir(parents=True)
-    (directory / "meta.properties").write_text(f"cluster.id={cluster_id}\n")
-    for name, content in files.items():
-        (log / (f"{name:020d}.log" if isinstance(name, int) else name)).write_bytes(content)
-    return directory
-
-
 def read(path: Path, **options: str) -> list[dict[str, Any]]:
-    """All rows, as the tasks of a job would make them."""
-    reader = MetadataLogReader(parse_options({"path": str(path), **options}))
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    return pa.Table.from_batches(batches).to_pylist() if batches else []
+    """All rows."""
+    return [row for batch in read_rows(path, **options) for row in batch.to_pylist()]
 
 
 def gaps(found: list[dict[str, Any]]) -> list[tuple[str, int | None, int | None]]:
@@ -102,7 +91,7 @@ def scan(data: bytes, first_offset: int, end_offset: int | None, block: int) -> 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_flipped_bits_never_raise_and_change_nothing_before(data: st.DataObject) -> None:
-    """Whatever is damaged, rows before it are the same, nothing wrong is told, what is lost is in a gap."""
+    """Rows before damage are the same, no row is wrong, and lost records are in a gap."""
     log = bytearray(make_log())
     headers = list(scan_batches(bytes(log)))
     places = data.draw(st.lists(st.integers(0, len(log) - 1), min_size=1, max_size=3))
@@ -222,7 +211,7 @@ def test_truncated_tails(tmp_path: Path) -> None:
         assert [
             (each.reason, each.offset, each.end_offset) for each in found if isinstance(each, Gap)
         ] == torn
-    found = read(write(tmp_path, {FIRST_OFFSET: log + bytes(5000)}))
+    found = read(write_directory(tmp_path, {FIRST_OFFSET: log + bytes(5000)}))
     assert gaps(found) == [
         (rows.MISSING_OFFSETS, 0, FIRST_OFFSET),
         (rows.TORN_TAIL, headers[-1].last_offset + 1, None),
@@ -235,7 +224,7 @@ def test_missing_offsets_between_batches_and_segments(tmp_path: Path) -> None:
     hole = headers[3]
     end = headers[-1].last_offset + 1
     damaged = log[: hole.position] + log[hole.position + hole.size_bytes :]
-    found = read(write(tmp_path, {0: damaged, end + 10: make_log(end + 10)}))
+    found = read(write_directory(tmp_path, {0: damaged, end + 10: make_log(end + 10)}))
     assert gaps(found) == [
         (rows.MISSING_OFFSETS, hole.base_offset, hole.last_offset + 1),
         (rows.MISSING_OFFSETS, end, end + 10),
@@ -248,7 +237,7 @@ def test_missing_offsets_between_batches_and_segments(tmp_path: Path) -> None:
 def test_no_ops_are_not_missing(tmp_path: Path) -> None:
     """NoOpRecords are left out, and their offsets do not look lost."""
     log = build_batch([NO_OP, topic(1), NO_OP], 0, 1, 5) + build_batch([NO_OP], 3, 1, 6)
-    found = read(write(tmp_path, {0: log}))
+    found = read(write_directory(tmp_path, {0: log}))
     assert (offsets(found), gaps(found)) == ([1], [])
     assert [row["type"] for row in read(tmp_path, noOps="true")].count("NoOpRecord") == 3
     assert [row["type"] for row in read(tmp_path, recordTypes="NoOpRecord")] == ["NoOpRecord"] * 3
@@ -265,20 +254,20 @@ def test_unknown_and_malformed_records_are_gaps(tmp_path: Path) -> None:
         b"",
         topic(6),
     ]
-    found = read(write(tmp_path, {0: build_batch(values, 0, 4, 1)}))
+    found = read(write_directory(tmp_path, {0: build_batch(values, 0, 4, 1)}))
     assert offsets(found) == [0, 3, 6]
     assert gaps(found) == [(rows.UNKNOWN_RECORD, offset, offset + 1) for offset in (1, 2, 4, 5)]
     assert {row["epoch"] for row in found} == {4}
 
 
 def test_unreadable_places(tmp_path: Path) -> None:
-    write(tmp_path / "good", {0: make_log(0)}, "good")
-    bad = write(tmp_path / "bad", {0: make_log(0), 500: b"x"}, "bad")
-    stray = write(tmp_path / "stray", {0: make_log(0)})
+    write_directory(tmp_path / "good", {0: make_log(0)}, "good")
+    bad = write_directory(tmp_path / "bad", {0: make_log(0), 500: b"x"}, "bad")
+    stray = write_directory(tmp_path / "stray", {0: make_log(0)}).parent
     (stray / "meta.properties").unlink()
     reader = MetadataLogReader(parse_options({"path": str(tmp_path)}))
     partitions = reader.partitions()
-    (bad / "__cluster_metadata-0" / f"{0:020d}.log").unlink()
+    (bad / f"{0:020d}.log").unlink()
     found = pa.Table.from_batches([each for part in partitions for each in reader.read(part)]).to_pylist()
     assert {row["cluster_id"] for row in found if row["kind"] == rows.LOG} == {"good"}
     assert [(row["cluster_id"], row["type"], row["offset"]) for row in found if row["kind"] == rows.GAP] == [
@@ -292,14 +281,14 @@ def test_unreadable_places(tmp_path: Path) -> None:
 
 
 def test_checkpoints(tmp_path: Path) -> None:
-    """A checkpoint's rows have its id and time; one that is not whole is told."""
+    """A checkpoint's rows have its id and time; an incomplete one is reported."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=1_234_567)
     checkpoint = encode_control_batch([header, KRaftVersionRecord(version=0, k_raft_version=1)], 0, 7, 99)
     checkpoint += build_batch([topic(0), topic(1)], 2, 7, 99)
     whole = checkpoint + encode_control_batch([SnapshotFooterRecord(version=0)], 4, 7, 99)
     files = {f"{40:020d}-{7:010d}.checkpoint": whole, f"{30:020d}-{7:010d}.checkpoint": checkpoint}
     files[f"{20:020d}-{7:010d}.checkpoint"] = whole[:-5]
-    found = read(write(tmp_path, {40: b"", **files}))
+    found = read(write_directory(tmp_path, {40: b"", **files}))
     newest = [row for row in found if row["kind"] == rows.SNAPSHOT and row["offset"] == 40]
     assert [row["ordinal"] for row in newest] == [0, 1, 2, 3, 4]
     assert {(row["epoch"], row["time"].timestamp()) for row in newest} == {(7, 1234.567)}

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.lake.directories import write_directory
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
@@ -22,11 +23,11 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 from pyspark_quorate import rows
-from pyspark_quorate.source.decoding import Origin
 from pyspark_quorate.source.layout import LayoutError, MetadataDirectory, find_directories, open_root
 from pyspark_quorate.source.options import OptionError, parse_options
 from pyspark_quorate.source.pieces import FILE_COST_BYTES, Piece, pack
 from pyspark_quorate.source.reader import FilteringReader, PiecesPartition
+from pyspark_quorate.source.record_decoder import Origin
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import NoOpRecord, RemoveTopicRecord, TopicRecord
@@ -40,15 +41,6 @@ def read(filters: list[Filter] | None = None, **options: str) -> tuple[list[dict
     others = list(reader.pushFilters(filters or []))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     return (pa.Table.from_batches(batches).to_pylist() if batches else []), others
-
-
-def node(directory: Path, cluster_id: str, files: dict[str, bytes]) -> None:
-    """A log directory of a controller."""
-    log = directory / "__cluster_metadata-0"
-    log.mkdir(parents=True)
-    (directory / "meta.properties").write_text(f"version=1\ncluster.id={cluster_id}\nnode.id=1\n")
-    for name, content in files.items():
-        (log / name).write_bytes(content)
 
 
 def topic_log(first_offset: int, batches: int) -> bytes:
@@ -95,8 +87,8 @@ def test_directories_are_found_in_any_tree(tmp_path: Path) -> None:
     """Log.dirs, the directory itself, shipped histories and bare copies."""
     files = {f"{0:020d}.log": topic_log(0, 1), f"{3:020d}.log": b"", f"{9:020d}-{2:010d}.checkpoint": b""}
     files |= {"00000000000000000003.log.deleted": b"x", "quorum-state": b"{}", f"{9:020d}.index": b""}
-    node(tmp_path / "history" / "c1" / "3000", "c1", files)
-    node(tmp_path / "history" / "c1" / "3001", "c1", {})
+    write_directory(tmp_path / "history" / "c1" / "3000", files, "c1")
+    write_directory(tmp_path / "history" / "c1" / "3001", {}, "c1")
     (tmp_path / "history" / "c1" / "3001" / "topic-0").mkdir()
     (tmp_path / "history" / "c1" / "3001" / "topic-0" / f"{0:020d}.log").write_bytes(b"a broker's partition")
     (tmp_path / "empty").mkdir()
@@ -156,7 +148,7 @@ def test_a_large_segment_is_cut_between_batches(tmp_path: Path) -> None:
     damaged = log[:50_000] + b"\xff" * 300 + log[50_300:]
     for number, content in enumerate((log, damaged)):
         directory = tmp_path / str(number)
-        node(directory, "c", {f"{0:020d}.log": content, f"{20_000:020d}.log": topic_log(20_000, 2)})
+        write_directory(directory, {0: content, 20_000: topic_log(20_000, 2)}, "c")
         reader = FilteringReader(parse_options({"path": str(directory), "partitionBytes": "40000"}))
         partitions = reader.partitions()
         assert all(isinstance(each, PiecesPartition) for each in partitions)
@@ -195,7 +187,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     damaged[300] ^= 1
     values = [bytes((1, 99, 0)), b"\x01\x02\x00\xff", encode_record(TopicRecord(name="b", topic_id=None))]
     odd = build_batch(values, 70, 2, 5)
-    node(directory / "own", "own", {f"{0:020d}.log": bytes(damaged), f"{70:020d}.log": odd + b"torn"})
+    write_directory(directory / "own", {0: bytes(damaged), 70: odd + b"torn"}, "own")
     return directory
 
 
@@ -256,7 +248,7 @@ def test_offset_options_choose_records_and_keep_gaps_that_touch(mixed: Path, sta
 
 
 def test_clusters_and_record_types(mixed: Path) -> None:
-    """The options choose, and gaps are told whatever records are wanted."""
+    """The options choose, and gaps are reported whatever records are chosen."""
     chosen, _ = read(path=str(mixed), clusters="own", recordTypes="RemoveTopicRecord")
     assert {row["cluster_id"] for row in chosen} == {"own"}
     assert {row["type"] for row in chosen if row["kind"] == rows.LOG} == {"RemoveTopicRecord"}

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from kit.lake.without_spark import store_rows
+from kit.lake.directories import write_directory
+from kit.lake.lakes import store_rows
 from kit.secret_search import files_below, homes_of
 from pyspark_quorate.source import columns, payload
 from quorate_protocol.records.batch import build_batch
@@ -42,13 +43,11 @@ def secretive_log(where: Path) -> None:
     ]
     topic = TopicRecord(name=TOPIC, topic_id=None)
     records: list[MetadataRecord] = [credential, *configs, topic]
-    for one in (credential, *configs):
-        records += [one] * 100
-    partition = where / "__cluster_metadata-0"
-    partition.mkdir(parents=True)
-    (where / "meta.properties").write_text(f"cluster.id={CLUSTER}\nnode.id=3000\nversion=1\n")
-    log = build_batch([encode_record(record) for record in records], 0, 1, 1_000)
-    (partition / "00000000000000000000.log").write_bytes(log)
+    for secret in (credential, *configs):
+        records += [secret] * 100
+    write_directory(
+        where, {0: build_batch([encode_record(record) for record in records], 0, 1, 1_000)}, CLUSTER
+    )
 
 
 @pytest.mark.parametrize("redacts", [True, False])

@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.entities import entities_of
 from kit.fuzz.mutations import mutated
+from kit.lake.directories import read_rows
 from pyspark_quorate.rows import SCHEMA
-from pyspark_quorate.source import decoding, framing, runs
+from pyspark_quorate.source import framing, record_decoder, runs
+from pyspark_quorate.source.batch_scanner import BatchScanner
 from pyspark_quorate.source.columns import program_of
-from pyspark_quorate.source.decoding import Origin, RowReader
-from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.payload import NO_OP, RECORD_NAMES
-from pyspark_quorate.source.reader import MetadataLogReader
-from pyspark_quorate.source.scanning import BatchScanner
+from pyspark_quorate.source.record_decoder import Origin, RowReader
 from pyspark_quorate.source.selection import Selection
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
@@ -47,7 +46,7 @@ SELECTIONS = (
 def numpy_alone() -> Iterator[None]:
     """As if the extension were not installed."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (decoding, framing, runs):
+        for module in (record_decoder, framing, runs):
             patch.setattr(module, "extension", None)
         yield
 
@@ -61,7 +60,7 @@ def rows_of(data: bytes, selection: Selection, window: int) -> pa.Table:
         found, consumed = reader.read(rest, is_end=start + window >= len(data))
         batches += found
         rest = rest[consumed:]
-    table = pa.Table.from_batches(batches, schema=decoding.ARROW_SCHEMA)
+    table = pa.Table.from_batches(batches, schema=record_decoder.ARROW_SCHEMA)
     table.validate(full=True)
     return table
 
@@ -89,10 +88,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(directory: Path) -> pa.Table:
-    """All rows of a directory, as the tasks of a job would make them."""
-    reader = MetadataLogReader(parse_options({"path": str(directory), "noOps": "true"}))
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    return pa.Table.from_batches(batches).combine_chunks()
+    """All rows of a directory."""
+    return pa.Table.from_batches(read_rows(directory, noOps="true")).combine_chunks()
 
 
 def test_a_history_has_the_same_rows(history: Path) -> None:
@@ -113,8 +110,8 @@ def test_usual_records_are_read_natively(history: Path, monkeypatch: pytest.Monk
         singles.append(has_program)
         return decode(data, records, index)
 
-    decode = decoding._decode_at
-    monkeypatch.setattr(decoding, "_decode_at", decode_at)
+    decode = record_decoder._decode_at
+    monkeypatch.setattr(record_decoder, "_decode_at", decode_at)
     monkeypatch.setattr(framing, "_frame_in_numpy", None)
     assert read(history).num_rows >= RECORDS
     assert 0 < len(singles) < RECORDS / 100

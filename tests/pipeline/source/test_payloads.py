@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.entities import entities_of
 from pyspark_quorate import rows
+from pyspark_quorate.source.batch_scanner import BatchScanner
 from pyspark_quorate.source.columns import program_of
-from pyspark_quorate.source.decoding import Origin, RowReader
 from pyspark_quorate.source.framing import padded
 from pyspark_quorate.source.payload import Decoded, decode_metadata, field_name
-from pyspark_quorate.source.scanning import BatchScanner
+from pyspark_quorate.source.record_decoder import Origin, RowReader
 from pyspark_quorate.source.selection import Selection
 from quorate_protocol.kafka.secret_configs import is_secret_config
 from quorate_protocol.records.batch import build_batch

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyspark_quorate
+from kit.lake.directories import write_directory
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark_quorate import rows
@@ -39,10 +40,7 @@ def test_directories_of_stock_kafka_become_rows(spark: SparkSession) -> None:
 def test_a_thousand_small_clusters_are_one_job_of_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
     log = (GOLDEN / "current" / f"{0:020d}.log").read_bytes()[:6_000]
     for number in range(CLUSTERS):
-        directory = tmp_path / str(number) / "__cluster_metadata-0"
-        directory.mkdir(parents=True)
-        (directory.parent / "meta.properties").write_text(f"cluster.id=cluster-{number}\n")
-        (directory / f"{0:020d}.log").write_bytes(log)
+        write_directory(tmp_path / str(number), {0: log}, f"cluster-{number}")
     frame = spark.read.format("quorate").load(str(tmp_path))
     counted = frame.groupBy("kind").agg(
         f.count("*"), f.countDistinct("cluster_id"), f.count_distinct("source")

@@ -5,18 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from kit.lake.folding import COLUMNS, batches_of, by_cluster, summary_of
-from kit.lake.oracle import make_quorum
-from kit.lake.oracle_worlds import make_world, rows_of
+from kit.lake.fold import COLUMNS, batches_of, by_cluster, summary_of
+from kit.lake.oracle.quorums import make_quorum
+from kit.lake.oracle.worlds import make_world, rows_of
 from pyspark_quorate import rows
-from pyspark_quorate.stored import reading, schema, writing
-from pyspark_quorate.stored.folders import folder_name
-from pyspark_quorate.stored.gaps import valid_gaps
-from pyspark_quorate.stored.known import without_known
-from pyspark_quorate.stored.reading import StoredRows
-from pyspark_quorate.stored.writing import RowsWriter
+from pyspark_quorate.stored import files, row_reader, row_writer
+from pyspark_quorate.stored.files import folder_name
+from pyspark_quorate.stored.row_reader import StoredRows, valid_gaps
+from pyspark_quorate.stored.row_writer import RowsWriter, without_known
 from pyspark_quorate.tables.summary import Summary
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -27,8 +24,8 @@ Row = tuple[Any, ...]
 
 def ordered(world: list[Row]) -> list[Row]:
     """The rows of a world, gaps first, then in the order of the timeline."""
-    (reported,) = by_cluster(world).values()
-    return [tuple(one) for one in reported]
+    (of_cluster,) = by_cluster(world).values()
+    return [tuple(row) for row in of_cluster]
 
 
 def shown(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -50,8 +47,8 @@ def write(where: Path, world: list[Row], chance: random.Random) -> Path:
     tasks = max(1, chance.randrange(len(sources) + 1))
     for task in range(tasks):
         writer = RowsWriter(where / f"task-{task}", task + 1)
-        for one in sources[task::tasks]:
-            for batch in batches_of([row for row in world if row[source] == one], chance.randrange(1, 40)):
+        for file in sources[task::tasks]:
+            for batch in batches_of([row for row in world if row[source] == file], chance.randrange(1, 40)):
                 writer.add(CLUSTER, batch)
         for _, file in writer.close():
             target = where / folder_name(CLUSTER) / f"{task}-{Path(file).name}"
@@ -64,8 +61,8 @@ def write(where: Path, world: list[Row], chance: random.Random) -> Path:
 def test_rows_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Whatever was stored by whichever tasks is read once, in the order of the fold, with a summary of it."""
     chance = random.Random(seed)
-    group_rows = chance.choice((3, 17, schema.GROUP_ROWS))
-    for module in (writing, reading):
+    group_rows = chance.choice((3, 17, files.GROUP_ROWS))
+    for module in (row_writer, row_reader):
         monkeypatch.setattr(module, "GROUP_ROWS", group_rows)
     world = WORLDS[seed % len(WORLDS)]
     stored = StoredRows(write(tmp_path, world, chance))
@@ -83,22 +80,6 @@ def comparable(summary: Summary) -> dict[str, Any]:
     reported = summary.as_json()
     assert Summary.from_json(reported).as_json() == reported
     return {name: sorted(map(repr, part)) for name, part in reported.items()}
-
-
-def test_files_of_an_older_version_are_sorted_when_they_are_read(tmp_path: Path) -> None:
-    chance = random.Random(1)
-    folder = write(tmp_path, WORLDS[0], chance)
-    expected = shown(list(StoredRows(folder).records()))
-    first, *_ = sorted(folder.glob("*.parquet"))
-    table = pq.read_table(first, partitioning=None).replace_schema_metadata(None)
-    order = list(range(len(table)))
-    chance.shuffle(order)
-    assert order != sorted(order)
-    pq.write_table(table.take(pa.array(order)), first)
-    assert schema.FOOTER not in (pq.read_metadata(first).metadata or {})
-    stored = StoredRows(folder)
-    assert shown(list(stored.records())) == expected
-    assert comparable(stored.summary()) == comparable(summary_of(ordered(WORLDS[0])))
 
 
 @pytest.mark.parametrize("seed", range(3))

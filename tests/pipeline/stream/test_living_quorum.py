@@ -11,12 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kit.cluster import Cluster
+from kit.lake.directories import read_rows
 from kit.metadata import start_offset
 from kit.waiting import eventually
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark_quorate.source.follow_feed import FollowError
-from pyspark_quorate.source.options import parse_options
-from pyspark_quorate.source.reader import MetadataLogReader
 from pyspark_quorate.source.stream import QuorumStreamReader
 from quorate_protocol.properties import format_properties
 
@@ -65,8 +64,7 @@ def as_rows(batches: Any) -> Rows:
 
 def rows_of_directory(directory: Path) -> Rows:
     """What the reader of directories has of one."""
-    reader = MetadataLogReader(parse_options({"path": str(directory), "noOps": "true"}))
-    return [row for partition in reader.partitions() for row in as_rows(reader.read(partition))]
+    return as_rows(read_rows(directory, noOps="true"))
 
 
 def of_kind(rows: Rows, kind: str) -> Rows:
@@ -91,11 +89,11 @@ def follow(
 def await_log_begins_behind(cluster: Cluster, offset: int, change: Change) -> int:
     """Change a cluster until no controller has the record at an offset; the new begin of its leader's log."""
 
-    def look() -> bool:
+    def is_deleted() -> bool:
         change(cluster, 40)
         return all(start_offset(cluster.metadata(controller)) > offset for controller in cluster.controllers)
 
-    eventually(look, WAIT_S, f"logs without {offset}")
+    eventually(is_deleted, WAIT_S, f"logs without {offset}")
     return start_offset(cluster.metadata(cluster.await_leader()))
 
 
@@ -170,7 +168,7 @@ def test_a_snapshot_stands_for_what_was_deleted_before_it_was_read(
     assert {(row["kind"], row["type"]) for row in rows} == {("gap", "missing-offsets")}
 
     def follow_to_a_kept_snapshot() -> tuple[Rows, list[Offset], Rows] | None:
-        # One that is still being written may replace the one that is read: then there is nothing to compare with.
+        # A snapshot that is still being written may replace the one that is read: then there is nothing to compare.
         reader.prepareForTriggerAvailableNow()
         others, offsets = follow(reader, end)
         newest = max(row["offset"] for row in of_kind(others, "snapshot"))
@@ -183,7 +181,7 @@ def test_a_snapshot_stands_for_what_was_deleted_before_it_was_read(
     rows += others
     covered = [_range_of(row) for row in rows if row["kind"] != "snapshot"]
     assert covered[0][0] == 0
-    assert all(one[1] == other[0] for one, other in pairwise(covered)), covered
+    assert all(end == begin for (_, end), (begin, _) in pairwise(covered)), covered
     assert covered[-1][1] == offsets[-1]["offset"]
     # The newest; one before it may have been deleted in the middle.
     end_offset = kept[0]["offset"]
@@ -205,7 +203,7 @@ def _gap_end(row: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("elections", [0, 2])
-def test_a_quorum_that_was_made_anew_is_told_and_read_from_its_beginning(
+def test_a_recreated_quorum_is_reported_and_read_from_its_beginning(
     new_quorum: NewQuorum, change: Change, elections: int
 ) -> None:
     quorum = new_quorum(config=QUIET)
@@ -235,8 +233,8 @@ def test_a_quorum_that_was_made_anew_is_told_and_read_from_its_beginning(
 
 
 def test_another_cluster_is_refused_by_name(new_quorum: NewQuorum) -> None:
-    one, other = new_quorum(), new_quorum()
-    start = reader_of(one).initialOffset()
+    first, other = new_quorum(), new_quorum()
+    start = reader_of(first).initialOffset()
     reader = reader_of(other)
     with pytest.raises(FollowError) as raised:
         reader.latestOffset(start, ReadAllAvailable())
@@ -250,7 +248,7 @@ def test_another_cluster_is_refused_by_name(new_quorum: NewQuorum) -> None:
 
 
 def test_a_quorum_that_is_away_is_asked_within_a_bound(new_quorum: NewQuorum, change: Change) -> None:
-    """An outage fails the micro-batch in time, with a message that says whom and why; a short one does not."""
+    """An outage fails the micro-batch in time, and names the controllers and the reason; a short one does not."""
     quorum = new_quorum(controllers=3)
     change(quorum, 3)
     bounds = {"config.request.timeout.ms": "1000", "config.default.api.timeout.ms": "2000"}

@@ -127,7 +127,7 @@ def test_offsets_of_another_run_are_read_before_anybody_is_asked() -> None:
     ],
     ids=["followed", "cut off", "never followed", "the same", "later"],
 )
-def test_a_majority_in_a_lower_epoch_is_a_quorum_made_anew(
+def test_a_majority_in_a_lower_epoch_is_a_recreated_quorum(
     leader_epoch: int, behind_ms: tuple[int | None, ...], expected: bool
 ) -> None:
     """A leader that does not know that it was replaced is not taken for a new quorum."""

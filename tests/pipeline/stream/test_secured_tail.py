@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 from kit.cluster import DIE_WITH_PARENT
 from kit.java.cluster import JavaCluster
-from kit.lake.tables import stored_lines
+from kit.lake.lakes import ingest_into, stored_lines
 from pyspark.sql import SparkSession
-from pyspark_quorate.jobs.building import choose_tables
-from pyspark_quorate.jobs.ingest import find_news, ingest
-from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.source.follow_feed import FollowError
 from pyspark_quorate.source.stream import QuorumStreamReader
 from quorate_admin.client import AdminClient
@@ -58,17 +54,14 @@ def test_a_secured_quorum_is_tailed(
     assert "wrong" not in line
 
     cluster.kill(*cluster.controllers)
-    with Lake.writing(str(tmp_path / "read")) as found:
-        ingest(
-            spark, found, find_news(found, [str(cluster.data(3000))]), Steps(), tables=choose_tables(TABLES)
-        )
+    ingest_into(spark, tmp_path / "read", cluster.data(3000), tables=TABLES)
     tailed = stored_lines(tmp_path / "tailed", TABLES)
     assert tailed == stored_lines(tmp_path / "read", TABLES)
     assert all(tailed.values())
 
 
 def test_an_observer_needs_two_permissions(new_java_cluster: Callable[..., JavaCluster]) -> None:
-    """Whoever follows a log knows what has to be allowed."""
+    """Following a log needs CLUSTER_ACTION and, for the cluster id, ALTER."""
     cluster = new_java_cluster(controllers=1, brokers=0)
     cluster.start(*cluster.controllers)
     cluster.await_quorum()

@@ -20,9 +20,9 @@ from kit.requirements import missing
 from kit.spark import JVM
 from kit.temporary import jvm_temporary
 from kit.waiting import eventually
-from pyspark_quorate.source.decoding import ARROW_SCHEMA
 from pyspark_quorate.source.options import parse_options
 from pyspark_quorate.source.reader import MetadataLogReader
+from pyspark_quorate.source.record_decoder import ARROW_SCHEMA
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -117,7 +117,7 @@ class Job:
         return max(numbers, default=-1) + 1
 
     def await_batch(self, count: int) -> None:
-        """Wait until so many micro-batches are done."""
+        """Wait until `count` micro-batches are done."""
         self._await(lambda: self.batches("commits") >= count, f"{count} batches")
 
     def kill_in_a_batch(self) -> None:
@@ -204,7 +204,7 @@ def test_a_killed_job_and_a_killed_controller_lose_and_double_nothing(
     changing: Callable[[Cluster], Any],
     change: Callable[[Cluster, int], None],
 ) -> None:
-    """The output of a stream equals that of a batch, whatever is killed; a log start that passed is told."""
+    """The output of a stream equals that of a batch, whatever is killed; a deleted log start is a gap."""
     quorum = new_quorum(controllers=3)
     job = new_job()
     options = {
@@ -237,7 +237,7 @@ def test_a_killed_job_and_a_killed_controller_lose_and_double_nothing(
 
     def is_deleted() -> bool:
         change(quorum, 40)
-        return all(start_offset(quorum.metadata(one)) > end for one in quorum.controllers)
+        return all(start_offset(quorum.metadata(node)) > end for node in quorum.controllers)
 
     eventually(is_deleted, JOB_TIMEOUT_S, f"logs without {end}")
     job.start(options, {"availableNow": True})

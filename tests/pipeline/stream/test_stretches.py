@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark_quorate.rows import MISSING_OFFSETS, TRUNCATED_EPOCH
-from pyspark_quorate.source import scanning
-from pyspark_quorate.source.follow import Item, Limit, Mark, Planner, Records, Snapshot, parted, read_stretch
+from pyspark_quorate.source import batch_scanner
+from pyspark_quorate.source.follow import (
+    Item,
+    Limit,
+    LogBatches,
+    Mark,
+    Planner,
+    Snapshot,
+    parted,
+    read_stretch,
+)
 from quorate_protocol.observer import (
     BEGINNING,
     Committed,
@@ -34,10 +43,10 @@ class ModelLog:
     begins_at: int = 0
     snapshot: Position | None = None
     epoch: int = 1
-    batches_per_answer: int = 3
+    batches_per_response: int = 3
     before_exchange: Callable[[], None] = lambda: None
     floors: list[int] = field(default_factory=list)
-    """Below which leader epoch each feed was to listen to nobody."""
+    """The lowest leader epoch that each feed accepts."""
     open_now: int = 0
 
     @property
@@ -110,7 +119,7 @@ class ModelFeed:
             is_gap = self.position.offset > 0
             return (Gap(start=self.position, end=log.snapshot),) if is_gap else ()
         ahead = [batch for batch in log.batches if batch.base_offset >= self.position.offset]
-        taken = tuple(ahead[: log.batches_per_answer])
+        taken = tuple(ahead[: log.batches_per_response])
         if taken:
             self.position = position_behind(taken[-1])
         self.is_caught_up = len(taken) == len(ahead)
@@ -133,7 +142,7 @@ def position_behind(batch: RecordBatch) -> Position:
 
 
 def mark(offset: int, epoch: int = 1, leader_epoch: int | None = None) -> Mark:
-    """The end of a stretch, told by a leader of the epoch of its last record, or a later one."""
+    """The end of a stretch, reported by a leader of the epoch of its last record, or a later one."""
     return Mark(Position(offset, epoch), epoch if leader_epoch is None else leader_epoch)
 
 
@@ -153,9 +162,9 @@ def described(items: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
 
 def shape_of(item: Item) -> tuple[str, int, int]:
     """Kind or reason, and the offsets that it covers; of a snapshot, its offset and epoch."""
-    if isinstance(item, Records):
-        for one, other in pairwise(item.batches):
-            assert one.last_offset + 1 == other.base_offset
+    if isinstance(item, LogBatches):
+        for batch, following in pairwise(item.batches):
+            assert batch.last_offset + 1 == following.base_offset
         return "log", item.batches[0].base_offset, item.batches[-1].last_offset + 1
     if isinstance(item, Snapshot):
         assert item.file.read() == b"state!"
@@ -172,7 +181,7 @@ def read(log: ModelLog, start: Mark, end: Mark) -> list[tuple[str, int, int]]:
 
 
 def filled(*records: int, epoch: int = 1) -> ModelLog:
-    """A log with batches of so many records."""
+    """A log with batches of these numbers of records."""
     log = ModelLog(epoch=epoch)
     for count in records:
         log.append(count)
@@ -239,7 +248,7 @@ def test_a_log_that_begins_later_in_the_middle_of_planning_ends_the_stretch() ->
     assert planner.end_after(mark(7, 1), Limit()) == mark(8, 1)
 
 
-def test_a_log_that_contradicts_the_start_is_told_and_not_skipped() -> None:
+def test_a_log_that_contradicts_the_start_is_reported_and_not_skipped() -> None:
     log = filled(3, 3, epoch=2)
     for start in (mark(7, 2), mark(4, 1), mark(3, 9)):
         with pytest.raises(HistoryLostError) as raised:
@@ -252,7 +261,7 @@ def test_a_log_that_contradicts_the_start_is_told_and_not_skipped() -> None:
         Planner(log.open).end_after(mark(3, 1), Limit(offset_max=2))
 
 
-def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
+def test_a_loss_behind_what_was_seen_is_reported_with_the_next_stretch() -> None:
     log = filled(1, 1, 1, 1, 1, epoch=3)
     other = filled(2, 2, epoch=2).batches
     responses = iter(range(10))
@@ -269,7 +278,7 @@ def test_a_loss_behind_what_was_seen_is_told_with_the_next_stretch() -> None:
         planner.end_after(end, Limit())
 
 
-def test_nobody_is_listened_to_who_may_not_know_what_was_committed() -> None:
+def test_leaders_that_may_lack_committed_records_are_ignored() -> None:
     """A leader that was replaced and does not know it can't make a record look lost."""
     log = filled(2, 2, epoch=3)
     log.epoch = 7
@@ -316,9 +325,9 @@ def test_a_stretch_whose_records_were_cleaned_is_a_gap_and_the_state_behind_it(
     log.clean(begin, newest)
     assert read(log, start, end) == expected
     rest = Planner(log.open).end_after(end, Limit())
-    is_told = any(kind == "snapshot" for kind, _, _ in expected)
+    is_reported = any(kind == "snapshot" for kind, _, _ in expected)
     assert read(log, end, rest) == (
-        [("log", 6, 10)] if is_told else [(MISSING_OFFSETS, 6, 10), ("snapshot", 10, 1)]
+        [("log", 6, 10)] if is_reported else [(MISSING_OFFSETS, 6, 10), ("snapshot", 10, 1)]
     )
 
 
@@ -330,7 +339,7 @@ def test_a_snapshot_that_goes_away_while_it_is_fetched_is_replaced() -> None:
     assert read(log, START, mark(10)) == [(MISSING_OFFSETS, 0, 6), ("snapshot", 6, 1), ("log", 6, 10)]
 
 
-def test_a_log_that_was_exchanged_after_planning_is_told() -> None:
+def test_a_log_that_was_exchanged_after_planning_is_reported() -> None:
     """A lost stretch is a row, and reading ends."""
     start, end = mark(2, 3), mark(6, 3)
     shorter = filled(2, 2, epoch=3)
@@ -418,7 +427,7 @@ def test_stretches_hold_each_record_once_or_tell_that_it_is_missing(actions: lis
     stream.finish()
     seen, end = stream.seen, stream.log.end.offset
     covered = [item for item in seen if item[0] != "snapshot"]
-    assert all(one[2] == other[1] for one, other in pairwise(covered)), seen
+    assert all(end == begin for (*_, end), (_, begin, _) in pairwise(covered)), seen
     assert (covered[0][1], covered[-1][2]) == (0, end) if covered else end == 0
     _assert_state_is_known(seen)
     assert stream.log.open_now == 0
@@ -440,6 +449,6 @@ def test_a_gap_names_what_it_covers() -> None:
     log = filled(2, 2)
     log.clean(1, 1)
     (gap, *_) = list(read_stretch(BEGINNING, mark(4), log.open))
-    assert isinstance(gap, scanning.Gap)
+    assert isinstance(gap, batch_scanner.Gap)
     assert "snapshot of offset 4, epoch 1" in gap.detail
     assert "diverges at offset 3, epoch 2" in parted(Position(9, 4), Position(3, 2)).detail

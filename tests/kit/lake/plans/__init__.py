@@ -1,1 +1,0 @@
-"""The tables as declarative Spark plans over the same rows: the oracle of the fold."""
