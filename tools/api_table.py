@@ -58,7 +58,7 @@ _SERVED_BY: Final = {
 
 _CONFIGS: Final = "on a topic or group, or on the cluster for other resources"
 _ASKED: Final[Mapping[int, str]] = {
-    ApiKey.CREATE_TOPICS: "CREATE on the cluster or each topic; DESCRIBE_CONFIGS on a topic to be told its configs",
+    ApiKey.CREATE_TOPICS: "CREATE on the cluster or each topic; DESCRIBE_CONFIGS on a topic to receive its configs",
     ApiKey.DELETE_TOPICS: "DELETE on the cluster, or DESCRIBE and DELETE on each topic",
     ApiKey.CREATE_PARTITIONS: "ALTER on each topic",
     ApiKey.DESCRIBE_CONFIGS: f"DESCRIBE_CONFIGS {_CONFIGS}",
@@ -69,7 +69,7 @@ _ASKED: Final[Mapping[int, str]] = {
         "none for one's own tokens; for others DESCRIBE on the token, or DESCRIBE_TOKENS on its owner"
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "DESCRIBE on each topic",
-    ApiKey.DESCRIBE_CLUSTER: "ALTER on the cluster; DESCRIBE to be told what is permitted",
+    ApiKey.DESCRIBE_CLUSTER: "ALTER on the cluster; DESCRIBE to receive the permitted operations",
 }
 """Of the requests whose handlers ask."""
 
