@@ -17,7 +17,7 @@ PLACES = {
     "charts/quorate/Chart.yaml": (r"^version: (\S+)", r'^appVersion: "(\S+)"'),
     "docker/lake/Dockerfile": (r"-t \S+/quorate-lake:(\S+)", r"ARG VERSION=(\S+)"),
     "docs/lake.md": (r"quorate-lake:([\w.]+)",),
-    "docs/operations.md": (r"quorate-lake:([\w.]+)",),
+    "docs/operations/day-two.md": (r"quorate-lake:([\w.]+)",),
     "examples/gitops/operator/kustomization.yaml": (r"newTag: (\S+)",),
     "protocol/quorate_protocol/wire/versions.py": (r'SOFTWARE_VERSION: Final = "([^"]+)"',),
     "native/Cargo.lock": (r'name = "quorate-native"\nversion = "([^"]+)"',),

@@ -4,7 +4,7 @@
 #   replace-voter.sh CONTROLLERS CONFIG
 #
 # CONTROLLERS: host:port,... of some controllers. CONFIG: the controller's own configuration. Run it on the machine of the
-# controller, which is formatted with --no-initial-controllers and runs. See docs/operations.md, "Replace a lost disk".
+# controller, which is formatted with --no-initial-controllers and runs. See docs/operations/by-hand.md, "Replace a lost disk".
 set -euo pipefail
 
 lag_max=100

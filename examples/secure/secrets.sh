@@ -19,7 +19,7 @@ if [ ! -e ca.key ]; then
     -addext keyUsage=critical,keyCertSign,cRLSign -out ca.crt
 fi
 
-# Nodes and clients check names: on Kubernetes POD.POOL.NAMESPACE.svc and POOL-bootstrap.NAMESPACE.svc, for played ones 127.0.0.1.
+# Nodes and clients check names: on Kubernetes POD.POOL.NAMESPACE.svc and POOL-bootstrap.NAMESPACE.svc, in `quorate play` 127.0.0.1.
 certificate() { # SECRET POOL
   key "$1.key"
   openssl req -new -key "$1.key" -subj "/CN=$2" -out "$1.csr"

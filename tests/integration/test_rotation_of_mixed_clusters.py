@@ -333,7 +333,7 @@ def test_certificates_are_renewed(rotated: Rotated) -> None:
 
 
 def test_the_authority_is_exchanged(rotated: Rotated) -> None:
-    """The three steps of docs/operations.md lose nothing."""
+    """The three steps of docs/operations/security.md lose nothing."""
     certificates = rotated.certificates
     other = signed(certificates.authority.parent, "other-client", authority="other-ca")
     with clients(rotated) as asking:
@@ -366,7 +366,7 @@ def test_the_password_of_a_client_is_exchanged(rotated: Rotated) -> None:
 
 
 def test_the_login_of_nodes_is_exchanged(rotated: Rotated) -> None:
-    """The three rolls of docs/operations.md lose nothing."""
+    """The three rolls of docs/operations/security.md lose nothing."""
     former = rotated.as_node()
     with clients(rotated) as asking:
         rotated.logins["node2"] = "node2-secret"

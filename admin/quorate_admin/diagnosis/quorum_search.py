@@ -177,7 +177,7 @@ class QuorumSearch:
             holders = f"controller{'s' if len(empty) > 1 else ''} {', '.join(map(str, empty))}"
             return (
                 f"A majority of the voters needs its logs: give {holders} the former disks, or recover the quorum "
-                "from a voter that has its log (docs/operations.md, Recover a lost quorum)."
+                "from a voter that has its log (docs/operations/recovery.md)."
             )
         if len(silent) == 1:
             return f"Start controller {silent[0]}: a majority of the voters has to run."

@@ -1,4 +1,4 @@
-"""docs/operations.md: every command line of it is run here, in the situation that the page describes."""
+"""docs/operations/by-hand.md: every command line of it is run here, in the situation that the page describes."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +13,11 @@ from kit.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "operations" / "by-hand.md"
 THREE = (3000, 3001, 3002)
 NEW = 3003
 GHOST = 3099
-GHOSTS = "Ghosts"
+GHOSTS = "Ghost registrations"
 REPEAT_TIMEOUT_S = 30
 
 
@@ -88,7 +88,7 @@ def test_every_title_with_commands_is_followed_here() -> None:
 def test_controllers_come_and_go_as_the_page_says(found: Callable[..., Membership]) -> None:
     """Look, add, replace a lost disk, remove and unregister."""
     cluster = found(controllers=4, metadata_version="4.4")
-    status, *_ = follow(cluster, "Look first")
+    status, *_ = follow(cluster, "Check the quorum")
     assert "CurrentVoters" in status
     cluster.write_config(NEW)
     follow(cluster, "Add a controller", NEW)

@@ -464,7 +464,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "garbage": Attack(text="garbage, {size} connections at a time", run=Attacker.garbage, size=20),
     "resets": Attack(text="half requests, then a reset, {size} at a time", run=Attacker.reset, size=20),
     "no-reader": Attack(
-        text="{size} clients that ask for 200 large answers each and read none",
+        text="{size} clients that request 200 large responses each and read none",
         run=Attacker.ask_without_reading,
         size=200,
     ),

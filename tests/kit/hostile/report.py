@@ -24,7 +24,7 @@ COLUMNS: Final = (
     "heartbeats",
     "CreateTopics",
     "40 kB of a broker",
-    "a newcomer: connect, log in, ask",
+    "new connection: connect, log in, describe",
     "a scrape",
     "memory, MiB",
     "processors",
@@ -63,14 +63,14 @@ def violations(figures: Figures) -> list[str]:
 
 def _milliseconds(values: Sequence[float]) -> str:
     if not values:
-        return "none answered"
+        return "no response"
     return " / ".join(f"{1000 * quantile(list(values), share):,.0f}" for share in (0.5, 0.99))
 
 
 def label(figures: Figures) -> str:
     """The attack in words."""
     if not figures.attack:
-        return "nobody attacks"
+        return "no attack"
     attack = ATTACKS[figures.attack]
     return attack.text.format(size=attack.size)
 

@@ -334,12 +334,14 @@ def test_metrics_of_alerts_and_dashboards_exist(render: Callable[..., Any]) -> N
 
 def test_each_alert_has_its_section_in_the_runbook(render: Callable[..., Any]) -> None:
     (rule,) = of_kind(render(EVERYTHING), "PrometheusRule")
-    alerts = [rule_ for group in rule["spec"]["groups"] for rule_ in group["rules"]]
-    headings = re.findall(r"^### (Quorate\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+    headings = re.findall(
+        r"^### (Quorate\w+)$", (ROOT / "docs" / "operations" / "alerts.md").read_text(), re.MULTILINE
+    )
     assert headings == [alert["alert"] for alert in alerts]
     for alert in alerts:
         anchor = f"#{alert['alert'].lower()}"
-        assert alert["annotations"]["runbook"] == f"docs/operations.md{anchor}"
+        assert alert["annotations"]["runbook"] == f"docs/operations/alerts.md{anchor}"
         assert alert["annotations"]["runbook_url"] == f"https://runbooks.example.com/quorate{anchor}"
         assert alert["labels"]["severity"] in ("critical", "warning")
         assert alert["annotations"]["summary"]
