@@ -1,11 +1,10 @@
 """Credentials of users: SCRAM (KIP-554), and delegation tokens (KIP-48) with the principals that they belong to."""
 
 import base64
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from quorate_protocol.kafka.enums import ScramMechanism
-from quorate_protocol.plain_data import dataclass
 
 ITERATIONS_DEFAULT: Final = 4096
 """The minimum that Kafka accepts (RFC 7677)."""
@@ -27,7 +26,7 @@ class UserScramCredentialsDescription:
     credentials: tuple[ScramCredentialInfo, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class UserScramCredentialUpsertion:
     """A credential to set. The client sends only the salted hash of the password. Without a salt, it is random."""
 
@@ -38,7 +37,7 @@ class UserScramCredentialUpsertion:
     salt: bytes | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class UserScramCredentialDeletion:
     """A credential to delete."""
 

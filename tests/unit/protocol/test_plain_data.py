@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
@@ -60,6 +61,19 @@ def test_frozen_classes_behave_as_those_of_the_standard_library(decorator: Decor
     for wrong in (made, lambda: made(1, 2, [], 4, 5, 6), lambda: made(1, w=2), lambda: made(1, fixed=2)):
         with pytest.raises(TypeError):
             wrong()
+
+
+@EITHER
+def test_signature_lists_the_fields(decorator: Decorator) -> None:
+    signature = inspect.signature(point(decorator))
+    assert [(name, parameter.kind.name) for name, parameter in signature.parameters.items()] == [
+        *((name, "POSITIONAL_OR_KEYWORD") for name in ("x", "y", "names", "ignored", "unhashed")),
+        ("z", "KEYWORD_ONLY"),
+    ]
+    assert signature.parameters["x"].default is inspect.Parameter.empty
+    assert signature.parameters["y"].default == 2
+    assert signature.parameters["z"].annotation == "int"
+    assert signature.return_annotation is None
 
 
 @EITHER
