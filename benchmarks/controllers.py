@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kio.schema.create_topics.v7.request import CreateTopicsRequest
     from quorate_operator.runtime.local.stock_kafka import Kafka
+    from quorate_protocol.kafka.generated.create_topics_request import CreateTopicsRequest
 
     from benchmarks.figures import Figures
     from benchmarks.quorum import Implementation

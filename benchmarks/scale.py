@@ -6,8 +6,8 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kio.schema.create_topics.v7.request import CreatableTopic
+    from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic
 
     from benchmarks.figures import Figures
     from benchmarks.fleet import Sample

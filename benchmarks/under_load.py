@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from benchmarks.broker import heartbeat_request, registration_request
 from benchmarks.client import Connection, decode_answer, describe_quorum, request_frame

@@ -12,9 +12,9 @@ from typing import Any
 
 from capture_control_answers import FOLDER, PROPERTIES, Controller, render, running_controller
 from generated import version_of
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.kafka.releases import RELEASES
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.convert import convert

@@ -13,12 +13,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import LoneQuorum, response_of
 from quorate_controller.control.activation import default_bootstrap
 from quorate_controller.control.api import ControlConfig, ControlError, RequestContext
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.server.error_responses import error_response
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES

@@ -13,17 +13,21 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kit.controller_parts import LoneQuorum
 from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
 from quorate_controller.control.controller import QuorumController
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 
 SESSION_MS = 9_000

@@ -7,8 +7,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.fetch.v18.response import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import fetch_snapshot_response as snapshots
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -17,9 +19,7 @@ from kio.schema.fetch.v18.response import (
     PartitionData,
     SnapshotId,
 )
-from kio.schema.fetch_snapshot.v1 import response as snapshots
-from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
-from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.fetch_snapshot_request import FetchSnapshotRequest
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import (
     BEGINNING,

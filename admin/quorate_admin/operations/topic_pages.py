@@ -39,7 +39,7 @@ class TopicPages:
 
     def request(self, partitions_max: int) -> Any:
         """The request for the next page with at most `partitions_max` partitions."""
-        from kio.schema.describe_topic_partitions.v0.request import (
+        from quorate_protocol.kafka.generated.describe_topic_partitions_request import (
             Cursor,
             DescribeTopicPartitionsRequest,
             TopicRequest,

@@ -54,7 +54,7 @@ class TopicOperations(KeyedOperations):
         THROTTLING_QUOTA_EXCEEDED is retried after its throttle time, unless `retry_on_quota_violation` is false
         (KIP-599).
         """
-        from kio.schema.create_topics.v7.request import CreateTopicsRequest
+        from quorate_protocol.kafka.generated.create_topics_request import CreateTopicsRequest
 
         self._brokers_only("create_topics")
         by_name: dict[str, NewTopic] = {}
@@ -86,7 +86,10 @@ class TopicOperations(KeyedOperations):
         """Delete topics by name or id (DeleteTopics; ids need version 6); results by the given name or id.
         Brokers only.
         """
-        from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+        from quorate_protocol.kafka.generated.delete_topics_request import (
+            DeleteTopicsRequest,
+            DeleteTopicState,
+        )
 
         self._brokers_only("delete_topics")
 
@@ -217,7 +220,7 @@ class TopicOperations(KeyedOperations):
         """Add partitions to topics (CreatePartitions); results by name. Quotas apply as in `create_topics`.
         Brokers only.
         """
-        from kio.schema.create_partitions.v3.request import (
+        from quorate_protocol.kafka.generated.create_partitions_request import (
             CreatePartitionsAssignment,
             CreatePartitionsRequest,
             CreatePartitionsTopic,
@@ -251,7 +254,7 @@ class TopicOperations(KeyedOperations):
         self, topics: Sequence[Key] | None, *, with_operations: bool = False, timeout_ms: int | None
     ) -> Any:
         """The Metadata response for the given topics, or all, with the brokers."""
-        from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+        from quorate_protocol.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 
         asked = None
         if topics is not None:
@@ -276,7 +279,7 @@ def _missing(key: Key) -> ServerError:
 
 
 def _creatable(topic: NewTopic) -> Any:
-    from kio.schema.create_topics.v7.request import (
+    from quorate_protocol.kafka.generated.create_topics_request import (
         CreatableReplicaAssignment,
         CreatableTopic,
         CreatableTopicConfig,

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 
@@ -19,7 +19,7 @@ from quorate_controller.security.access import UNRESTRICTED, Access
 from quorate_controller.unix_time import UnixTime, unchanged
 
 if TYPE_CHECKING:
-    from kio.schema.create_topics.v7.response import CreatableTopicConfigs
+    from quorate_protocol.kafka.generated.create_topics_response import CreatableTopicConfigs
     from quorate_protocol.records.framing import MetadataRecord
 
 RECORDS_PER_BATCH_MAX: Final = 10_000

@@ -6,15 +6,19 @@ from collections.abc import Generator, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData, OpData
-from kio.schema.alter_client_quotas.v1.response import (
-    AlterClientQuotasResponse,
-)
-from kio.schema.alter_client_quotas.v1.response import EntityData as AnsweredEntity
-from kio.schema.alter_client_quotas.v1.response import EntryData as AnsweredEntry
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.security import quota_entity
 from quorate_protocol.kafka.enums import ConfigType
+from quorate_protocol.kafka.generated.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntryData,
+    OpData,
+)
+from quorate_protocol.kafka.generated.alter_client_quotas_response import (
+    AlterClientQuotasResponse,
+)
+from quorate_protocol.kafka.generated.alter_client_quotas_response import EntityData as AnsweredEntity
+from quorate_protocol.kafka.generated.alter_client_quotas_response import EntryData as AnsweredEntry
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData
 
 from quorate_controller.control.api import (

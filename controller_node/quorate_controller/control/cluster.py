@@ -3,13 +3,13 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature
-from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
-from kio.schema.errors import ErrorCode
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
-from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.kafka.generated.broker_registration_request import BrokerRegistrationRequest, Feature
+from quorate_protocol.kafka.generated.broker_registration_response import BrokerRegistrationResponse
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
+from quorate_protocol.kafka.generated.unregister_broker_response import UnregisterBrokerResponse
 from quorate_protocol.records.generated import (
     BrokerEndpoint,
     BrokerFeature,

@@ -11,19 +11,19 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-from kio.schema.describe_topic_partitions.v0.response import (
-    Cursor,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (
     SUPPORTED_OPERATIONS,
     AclOperation,
     ResourceType,
     bits_of_operations,
+)
+from quorate_protocol.kafka.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from quorate_protocol.kafka.generated.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
 )
 from quorate_protocol.kafka.topics import INTERNAL_TOPICS
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError

@@ -6,18 +6,18 @@ from datetime import timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.alter_user_scram_credentials.v0.request import (
+from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kio.schema.alter_user_scram_credentials.v0.response import (
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from kio.schema.errors import ErrorCode
-from quorate_protocol import features
-from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.records.generated import (
     BeginTransactionRecord,
     EndTransactionRecord,

@@ -11,18 +11,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.alter_partition.v3.request import AlterPartitionRequest
-from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
-from kio.schema.create_acls.v3.request import CreateAclsRequest
-from kio.schema.delete_acls.v3.request import DeleteAclsRequest
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
-from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
-from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.alter_partition_request import AlterPartitionRequest
+from quorate_protocol.kafka.generated.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from quorate_protocol.kafka.generated.create_acls_request import CreateAclsRequest
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsRequest
+from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
+from quorate_protocol.kafka.generated.describe_client_quotas_request import DescribeClientQuotasRequest
+from quorate_protocol.kafka.generated.describe_configs_request import DescribeConfigsRequest
+from quorate_protocol.kafka.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
+from quorate_protocol.kafka.generated.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+)
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
@@ -32,7 +36,7 @@ from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.control.api import ControlResult
     from quorate_controller.node.events import Asker

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
+from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest
+from quorate_protocol.kafka.generated.controller_registration_response import ControllerRegistrationResponse
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import OwnRequest, OwnRequestAnswered

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.latency import LatencyHistogram

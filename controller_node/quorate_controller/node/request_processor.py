@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from quorate_controller.control.api import ControlError, ControlResult, RequestContext
 from quorate_controller.control.steps import StepBudget, work_of
@@ -28,7 +28,7 @@ from quorate_controller.raft.safety import RaftSafetyError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.node.events import ControlRequest
     from quorate_controller.node.metadata import MetadataState

@@ -7,8 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, TooManyElements
+from quorate_protocol.errors import ErrorCode, ProtocolError, TooManyElements
 from quorate_protocol.kafka.apis import (
     CONTROLLER_READ_APIS,
     EXTENSION_APIS,

@@ -10,9 +10,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import EndpointType
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
 from quorate_protocol.kafka.identity import is_node, node_question
 
 from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Answering, Misrouting, verdict

@@ -12,8 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ErrorCode, ProtocolError
 
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.raft import messages
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.security.tokens import TokenKeeper
 
     from quorate_controller.config.listener_sasl import Login

@@ -4,25 +4,20 @@ Keys, names, versions and listeners are generated from Kafka's message schemas (
 the schemas do not say is in ``_FACTS``: which part of our controller answers, whether brokers forward the request,
 and the shape of an error response. APIs that Kafka does not have are in ``EXTENSION_APIS``.
 
-Message classes are imported when they are first used: importing all of them takes seconds.
+Message classes are imported, or made (:mod:`.schemas`), when they are first used: all of them take seconds.
 """
 
-import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from functools import cache
-from typing import Any, Final
+from importlib import import_module
+from typing import Any, ClassVar, Final, Protocol
 
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
-from quorate_protocol.kafka.generated.api_keys import (
-    API_SCHEMAS,
-    GENERATED_VERSIONS,
-    VERSIONS_LACKED,
-    ApiKey,
-)
+from quorate_protocol.kafka.generated.api_keys import API_SCHEMAS, VERSIONS_LACKED, ApiKey
 from quorate_protocol.plain_data import dataclass
 
 __all__ = (
@@ -37,11 +32,20 @@ __all__ = (
     "ErrorShape",
     "ExtensionKey",
     "ListenerType",
+    "Payload",
     "api_of",
     "find_api",
 )
 
 EntityClass = type[Any]
+
+
+class Payload(Protocol):
+    """A request or response."""
+
+    __version__: ClassVar[int]
+    __flexible__: ClassVar[bool]
+    __api_key__: ClassVar[int]
 
 
 class ExtensionKey(IntEnum):
@@ -189,14 +193,15 @@ def _load(key: ApiKey | ExtensionKey, version: int, kind: str) -> EntityClass:
         raise UnsupportedVersion(
             f"{api.name} version {version}: versions {api.version_min} to {api.version_max} are known"
         )
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
-    if api.is_extension:
-        module = f"quorate_protocol.kafka.extensions.{snake}_{kind}"
-    elif (key, version) in GENERATED_VERSIONS:
-        module = f"quorate_protocol.kafka.generated.{snake}_{kind}"
-    else:
-        module = f"kio.schema.{snake}.v{version}.{kind}"
-    loaded: EntityClass = getattr(importlib.import_module(module), f"{api.name}{kind.capitalize()}")
+    class_name = f"{api.name}{kind.capitalize()}"
+    if version < api.version_max:
+        from quorate_protocol.kafka.schemas import older_classes  # noqa: PLC0415 - many processes use none
+
+        return older_classes(class_name, version)[class_name]
+    folder = "extensions" if api.is_extension else "generated"
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", class_name).lower()
+    module = import_module(f"quorate_protocol.kafka.{folder}.{snake}")
+    loaded: EntityClass = getattr(module, class_name)
     return loaded
 
 

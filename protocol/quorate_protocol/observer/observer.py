@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
-
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.fetch_snapshot_request import FetchSnapshotRequest
 from quorate_protocol.observer import wire
 from quorate_protocol.observer.events import (
     BEGINNING,

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.schema.fetch.v18.request import FetchPartition, FetchRequest, FetchTopic
-from kio.schema.fetch_snapshot.v1.request import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from quorate_protocol.kafka.generated.fetch_snapshot_request import (
     FetchSnapshotRequest,
     PartitionSnapshot,
     SnapshotId,
     TopicSnapshot,
 )
-
-from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer.events import Endpoint, Position
 from quorate_protocol.plain_data import dataclass

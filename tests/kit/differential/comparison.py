@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.create_topics.v7.response import CreatableTopicConfigs
 from kit.differential.nodes import Node
 from kit.differential.question import At, Question
 from kit.differential.requests import PLACED
@@ -16,6 +15,7 @@ from kit.older_releases import is_later, reworded
 from kit.releases import RELEASE
 from kit.waiting import eventually
 from quorate_protocol.image.state import ImageState
+from quorate_protocol.kafka.generated.create_topics_response import CreatableTopicConfigs
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.wire.schema import schema_of
 

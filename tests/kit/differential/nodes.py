@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.alter_partition.v3.response import AlterPartitionResponse
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
-from kio.schema.errors import ErrorCode
 from kit.differential.node_requests import BROKERS, registration_of
 from kit.differential.question import DIRECT, At, Caller, Question
 from kit.kafka import stock_kafka_of
@@ -23,9 +18,14 @@ from kit.metadata import end_offset, image_of
 from kit.one_controller import free_address, java_command, quorate_command, running, write_config
 from kit.releases import LEVEL
 from kit.waiting import eventually
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.image.topics import PartitionRegistration
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.kafka.generated.alter_partition_response import AlterPartitionResponse
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.kafka.releases import RELEASES
 from quorate_protocol.wire.client import ClientConnection, encode_request

@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from kio.schema.describe_client_quotas.v1 import request as describe_quotas
-from kio.schema.describe_delegation_token.v3 import request as describe_tokens
-from kio.schema.describe_topic_partitions.v0 import request as describe_topics
-from kio.schema.describe_user_scram_credentials.v0 import request as describe_users
 from kit.captured import captured_exchanges, decode_response
 from kit.fuzz import answers, pages
 from kit.fuzz.files import captured_files, file_targets, with_right_sums
@@ -29,6 +25,10 @@ from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
 from quorate_protocol.kafka.apis import APIS, api_of
+from quorate_protocol.kafka.generated import describe_client_quotas_request as describe_quotas
+from quorate_protocol.kafka.generated import describe_delegation_token_request as describe_tokens
+from quorate_protocol.kafka.generated import describe_topic_partitions_request as describe_topics
+from quorate_protocol.kafka.generated import describe_user_scram_credentials_request as describe_users
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.records import batch
 from quorate_protocol.records.framing import encode_record

@@ -210,10 +210,5 @@ def test_methods_are_compiled_when_they_are_called(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_import_of_a_controller_compiles_few_methods() -> None:
-    """A start does not pay for methods that nobody calls, kio's neither."""
+    """A start does not pay for methods that are not called."""
     assert compiled_texts("import quorate_controller.process") < 100
-
-
-def test_messages_of_kio_are_made_the_same_way() -> None:
-    code = "import quorate_protocol, kio.schema.types\ncount = 0\nimport kio.schema.metadata.v13.response"
-    assert compiled_texts(code) < 5

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.describe_quorum.v2 import response
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import describe_quorum_response as response
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 
 from quorate_controller.server.raft_wire.sole_partition import RefusedMessage, metadata_partition
 
 if TYPE_CHECKING:
-    from kio.schema.describe_quorum.v2 import request
+    from quorate_protocol.kafka.generated import describe_quorum_request as request
 
     from quorate_controller.raft.messages import QuorumDescription, ReplicaDescription
 

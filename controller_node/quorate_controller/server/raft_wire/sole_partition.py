@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
 
 T = TypeVar("T")

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.node.heartbeats import (
@@ -20,6 +19,7 @@ from quorate_controller.node.snapshot_turns import (
     WAITING_MS_MAX,
     SnapshotTurns,
 )
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
     ControllerHeartbeatRequest,
     SnapshotState,

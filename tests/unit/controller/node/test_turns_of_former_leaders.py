@@ -4,9 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.node.heartbeats import PATIENCE_MS, HeartbeatKeeper
 from quorate_controller.node.snapshot_turns import SnapshotTurns
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
     ControllerHeartbeatRequest,
     SnapshotState,

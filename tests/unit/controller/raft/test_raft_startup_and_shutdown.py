@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     ConnectionLost,
@@ -20,6 +19,7 @@ from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.raft.node import TELL_SUCCESSOR_MS
 from quorate_controller.raft.safety import RaftSafetyError
 from quorate_controller.raft.startup import HardState
+from quorate_protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize(

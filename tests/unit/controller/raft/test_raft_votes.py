@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -15,6 +14,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import EPOCH_MAX, ReplicaKey
 from quorate_controller.raft.startup import HardState
+from quorate_protocol.errors import ErrorCode
 
 
 def vote(lab, **changes: object) -> VoteRequest:

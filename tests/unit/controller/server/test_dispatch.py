@@ -10,20 +10,16 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import kio.schema.create_acls.v3.request as create_acls
-import kio.schema.create_acls.v3.response as created_acls
-import kio.schema.create_topics.v7.request as create
-import kio.schema.create_topics.v7.response as created
-import kio.schema.describe_configs.v4.request as describe_configs
-import kio.schema.describe_configs.v4.response as described_configs
-import kio.schema.describe_quorum.v2.request as describe_quorum
-import kio.schema.fetch.v18.request as fetch
-import kio.schema.vote.v2.request as vote
 import pytest
-from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
-from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
-from kio.schema.errors import ErrorCode
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+import quorate_protocol.kafka.generated.create_acls_request as create_acls
+import quorate_protocol.kafka.generated.create_acls_response as created_acls
+import quorate_protocol.kafka.generated.create_topics_request as create
+import quorate_protocol.kafka.generated.create_topics_response as created
+import quorate_protocol.kafka.generated.describe_configs_request as describe_configs
+import quorate_protocol.kafka.generated.describe_configs_response as described_configs
+import quorate_protocol.kafka.generated.describe_quorum_request as describe_quorum
+import quorate_protocol.kafka.generated.fetch_request as fetch
+import quorate_protocol.kafka.generated.vote_request as vote
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import NotAwaited, RaftAnswer
@@ -32,10 +28,18 @@ from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
 from quorate_controller.server.answer_frames import encode_answer
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_READ_APIS, SERVED_APIS, ExtensionKey
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_response import (
+    DescribeUserScramCredentialsResponse,
+)
+from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.server import serialize_response
 from quorate_protocol.wire.versions import (

@@ -5,14 +5,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import kio.schema.create_topics.v7.request as create
-import kio.schema.create_topics.v7.response as created
-import kio.schema.describe_quorum.v2.request as describe_quorum
 import pytest
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+import quorate_protocol.kafka.generated.create_topics_request as create
+import quorate_protocol.kafka.generated.create_topics_response as created
+import quorate_protocol.kafka.generated.describe_quorum_request as describe_quorum
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import RaftAnswer
@@ -21,8 +17,11 @@ from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.large_requests import PARSED_BYTES_MAX
 from quorate_controller.server.request_memory import ELEMENTS_MAX
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
+from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
+from quorate_protocol.kafka.generated.remove_raft_voter_request import RemoveRaftVoterRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.client import ClientConnection, encode_request
 from quorate_protocol.wire.headers import read_response_header

@@ -4,12 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.fetch.v18 import response as fetch
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.fetch_snapshot.v1 import response as snapshots
-from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import find_api
+from quorate_protocol.kafka.generated import fetch_response as fetch
+from quorate_protocol.kafka.generated import fetch_snapshot_response as snapshots
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.fetch_snapshot_request import FetchSnapshotRequest
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import (
     BEGINNING,

@@ -1,4 +1,4 @@
-"""The API table against kio and the schemas inside Kafka's jars."""
+"""The API table and the message classes against kio's and the schemas inside Kafka's jars."""
 
 import json
 import re
@@ -109,10 +109,6 @@ def test_classes_of_every_version_can_be_loaded(key: int) -> None:
         ):
             assert entity.__name__ == f"{api.name}{kind}"
             assert (entity.__api_key__, entity.__version__) == (key, version)
-        request_header = api.request_class(version).__header_schema__
-        response_header = api.response_class(version).__header_schema__
-        assert request_header.__version__ == api.request_header_version(version)
-        assert response_header.__version__ == api.response_header_version(version)
 
 
 def test_unknown_keys_and_versions_are_typed_errors() -> None:
@@ -128,8 +124,7 @@ def test_unknown_keys_and_versions_are_typed_errors() -> None:
 def test_importing_the_table_imports_no_message() -> None:
     program = (
         "import sys, quorate_protocol.wire.server, quorate_protocol.wire.client\n"
-        "print([name for name in sys.modules if name.endswith(('.request', '.response'))])\n"
-        "print('hypothesis' in sys.modules)"
+        "print([name for name in sys.modules if name.endswith(('_request', '_response'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["[]", "False"]
+    assert done.stdout == "[]\n"

@@ -9,28 +9,26 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import pytest
-from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from quorate_protocol.errors import (
-    CONTROLLER_ID_NOT_REGISTERED,
     ArrayTooLong,
+    ErrorCode,
     MalformedMessage,
     StringTooLong,
     TooManyElements,
     error_code_of,
 )
+from quorate_protocol.kafka.generated.create_delegation_token_response import CreateDelegationTokenResponse
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
+from quorate_protocol.kafka.generated.request_header import RequestHeader
 from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
 from quorate_protocol.records.generated import (
     ClientQuotaRecord,
@@ -322,13 +320,13 @@ def test_absent_tagged_struct_is_its_default() -> None:
 def test_error_codes_beyond_kio() -> None:
     """Code 136 is an ErrorCode like others, newer ones don't break a client."""
     response = UnregisterControllerResponse(
-        throttle_time=timedelta(0), error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="no"
+        throttle_time=timedelta(0), error_code=ErrorCode.controller_id_not_registered, error_message="no"
     )
     encoded = encode(response)
     assert encoded[4:6] == b"\x00\x88"
     assert decode(UnregisterControllerResponse, encoded) == response
-    assert CONTROLLER_ID_NOT_REGISTERED.name == "controller_id_not_registered"
-    assert not CONTROLLER_ID_NOT_REGISTERED.retriable
+    assert ErrorCode.controller_id_not_registered.name == "controller_id_not_registered"
+    assert not ErrorCode.controller_id_not_registered.retriable
     assert error_code_of(9999) is ErrorCode.unknown_server_error
 
 
@@ -360,7 +358,7 @@ def test_varints(value: int) -> None:
 
 
 def test_long_topic_names() -> None:
-    state = DeleteTopicState(name=TopicName("n" * 249), topic_id=None)
+    state = DeleteTopicState(name="n" * 249, topic_id=None)
     assert decode(DeleteTopicState, encode(state)) == state
 
 

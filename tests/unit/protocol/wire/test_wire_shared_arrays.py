@@ -6,13 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.create_topics.v7.response import (
+from quorate_protocol.errors import ErrorCode, StringTooLong
+from quorate_protocol.kafka.generated.create_topics_response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import StringTooLong
 from quorate_protocol.wire.codec.closure_writers import closure_writer
 from quorate_protocol.wire.codec.generated_writers import generated_writer
 from quorate_protocol.wire.codec.switching import CodecFunctions
