@@ -1,9 +1,11 @@
 """Encode entities: the counterpart of :mod:`.reading`."""
 
-from .codec.closure_writers import fields_writer, tags_writer
+from functools import cache
+
+from .codec.generated_writers import writers_around
 from .codec.native import writers
-from .codec.write_values import SharedArray, write_count, write_unsigned_varint
-from .schema import schema_of
+from .codec.write_values import SharedArray, Writer, write_count, write_unsigned_varint
+from .schema import EntityClass, FieldSchema, schema_of
 
 __all__ = ("SharedArray", "around_elements", "encode", "write_entity", "write_unsigned_varint")
 
@@ -23,21 +25,18 @@ def around_elements(entity: object, array: str, count: int) -> tuple[bytearray, 
     Returns:
         what precedes them, their number included, and what follows them.
     """
-    schema = schema_of(type(entity))
-    is_flexible: bool = type(entity).__flexible__  # type: ignore[attr-defined]
+    field, write_before, write_after = _writers_around(type(entity), array)
     before, after = bytearray(), bytearray()
-    buffer = before
-    for field in schema:
-        if field.tag is not None:
-            continue
-        if field.name != array:
-            fields_writer([field], writers, is_flexible=is_flexible)(buffer, entity)
-            continue
-        write_count(before, count, field, is_flexible)
-        buffer = after
-    if is_flexible:
-        tags_writer([field for field in schema if field.tag is not None], writers)(after, entity)
+    write_before(before, entity)
+    write_count(before, count, field, is_compact=type(entity).__flexible__)  # type: ignore[attr-defined]
+    write_after(after, entity)
     return before, after
+
+
+@cache
+def _writers_around(entity_type: EntityClass, array: str) -> tuple[FieldSchema, Writer, Writer]:
+    (field,) = (field for field in schema_of(entity_type) if field.name == array)
+    return field, *writers_around(entity_type, array, writers)
 
 
 def encode(entity: object) -> bytes:

@@ -36,9 +36,8 @@ from quorate_protocol.records.generated import (
     NoOpRecord,
     PartitionChangeRecord,
 )
-from quorate_protocol.wire.codec.closure_readers import closure_reader
+from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
-from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.headers import skip_tagged_fields
 from quorate_protocol.wire.reading import BoundedBytes, decode, read_entity, read_unsigned_varint
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
@@ -296,7 +295,7 @@ def test_null_where_none_may_be_is_refused() -> None:
 
 
 def test_generated_functions_are_seen_in_tracebacks() -> None:
-    read = CodecFunctions(closure_reader, generated_reader).generated(Legacy)
+    read = CodecFunctions(generated_reader)[Legacy]
     with pytest.raises(struct.error) as caught:
         read(b"\x00\x01t\xff\xff\xff\xff\x00\x00", 0)
     last = traceback.extract_tb(caught.value.__traceback__)[-2]

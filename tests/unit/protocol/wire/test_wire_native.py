@@ -13,8 +13,7 @@ from uuid import UUID
 import pytest
 from quorate_protocol.errors import StringTooLong
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, PartitionRecord
-from quorate_protocol.wire.codec.closure_readers import closure_reader
-from quorate_protocol.wire.codec.closure_writers import closure_writer
+from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.generated_writers import generated_writer
 from quorate_protocol.wire.codec.native import (
@@ -26,7 +25,6 @@ from quorate_protocol.wire.codec.native import (
     readers,
     writers,
 )
-from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX, EntityClass, zero_entity
 from quorate_protocol.wire.writing import SharedArray, encode
@@ -61,8 +59,8 @@ def codecs(
     """Codecs of their own, with the functions in Python unless others are given."""
     return NativeCodecs(
         import_module("quorate_native"),
-        CodecFunctions(closure_reader, generated_reader) if python_readers is None else python_readers,
-        CodecFunctions(closure_writer, generated_writer) if python_writers is None else python_writers,
+        CodecFunctions(generated_reader) if python_readers is None else python_readers,
+        CodecFunctions(generated_writer) if python_writers is None else python_writers,
     )
 
 
@@ -100,7 +98,7 @@ def test_it_gives_up_before_anything_is_written() -> None:
 
     def write(buffer: bytearray, entity: object) -> None:
         found.append(bytes(buffer))
-        closure_writer(type(entity), {})(buffer, entity)
+        generated_writer(type(entity), {})(buffer, entity)
 
     buffer = bytearray(b"before")
     too_long = replace(QUOTA, entity=(), key="k" * (STRING_SIZE_BYTES_MAX + 1))
