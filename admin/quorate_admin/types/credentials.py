@@ -2,12 +2,9 @@
 
 import base64
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Self
 
-from quorate_protocol.kafka.enums import ScramMechanism
-
-ITERATIONS_DEFAULT: Final = 4096
-"""The minimum that Kafka accepts (RFC 7677)."""
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN, ScramMechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +30,7 @@ class UserScramCredentialUpsertion:
     user: str
     mechanism: ScramMechanism
     password: str | bytes = field(repr=False)
-    iterations: int = ITERATIONS_DEFAULT
+    iterations: int = SCRAM_ITERATIONS_MIN
     salt: bytes | None = field(default=None, repr=False)
 
 

@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from quorate_protocol.kafka.enums import QuotaMatch
-
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -31,12 +31,6 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 STEP_PAUSE_MS: Final = 1
 """From one step of a long task to the next: it belongs to a later turn, after others' events and their answers."""
 
-NO_LEADER: Final = -1
-"""The leader of a partition without one, as in records."""
-
-NO_LEADER_CHANGE: Final = -2
-"""The value of PartitionChangeRecord.leader that keeps the leader."""
-
 
 class ControlError(Exception):
     """A request, or one item of it, that is refused: the error code and text that go into the response."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.security import quota_entity
-from quorate_protocol.kafka.enums import ConfigType
+from quorate_protocol.kafka.enums import CLIENT_ID, IP, USER, ConfigType
 from quorate_protocol.kafka.generated.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntryData,
@@ -33,9 +33,6 @@ from quorate_controller.control.steps import ITEM, Parts, Steps, begun, text_wor
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
-CLIENT_ID: Final = "client-id"
-USER: Final = "user"
-IP: Final = "ip"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 _TYPES: Final = (CLIENT_ID, USER, IP)
 """In the order in which Java prints the parts of an entity: that of their hashes."""

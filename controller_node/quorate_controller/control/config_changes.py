@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from quorate_protocol import features
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image.views import MIN_INSYNC_REPLICAS
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigType
 from quorate_protocol.kafka.generated import alter_configs_request as legacy_request
 from quorate_protocol.kafka.generated import alter_configs_response as legacy_response
@@ -48,7 +49,6 @@ from quorate_controller.control.config_validation import (
     validate_topic,
 )
 from quorate_controller.control.effective_configs import (
-    MIN_INSYNC_REPLICAS,
     NOTHING,
     EffectiveConfigs,
     OfBrokerConfigs,

@@ -113,7 +113,8 @@ class ControllerManager:
             raise ControlError(ErrorCode.unsupported_version, _too_old_to_unregister(level, controller_id))
         if controller_id not in self._image.cluster.controllers:
             raise ControlError(
-                ErrorCode.controller_id_not_registered, f"Controller ID {controller_id} is not currently registered."
+                ErrorCode.controller_id_not_registered,
+                f"Controller ID {controller_id} is not currently registered.",
             )
         response = UnregisterControllerResponse(
             throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=""

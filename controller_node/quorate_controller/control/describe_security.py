@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from quorate_protocol.errors import ErrorCode
-from quorate_protocol.kafka.enums import AclOperation, ResourceType, ScramMechanism
+from quorate_protocol.kafka.enums import CLIENT_ID, IP, USER, AclOperation, ResourceType, ScramMechanism
 from quorate_protocol.kafka.generated.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -36,7 +36,6 @@ from quorate_protocol.kafka.generated.describe_user_scram_credentials_response i
 )
 
 from quorate_controller.control.api import ControlError, ControlResult, RequestContext, invalid_request
-from quorate_controller.control.client_quotas import CLIENT_ID, IP, USER
 from quorate_controller.control.delegation_tokens import HMAC_WORK, may_request_tokens, token_hmac
 from quorate_controller.control.steps import ITEM, LOOK, StepBudget
 

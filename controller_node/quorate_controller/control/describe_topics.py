@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image import NO_LEADER
 from quorate_protocol.kafka.enums import (
     SUPPORTED_OPERATIONS,
     AclOperation,
@@ -27,7 +28,7 @@ from quorate_protocol.kafka.generated.describe_topic_partitions_response import 
 )
 from quorate_protocol.kafka.topics import INTERNAL_TOPICS
 
-from quorate_controller.control.api import NO_LEADER, ControlResult, RequestContext, invalid_request
+from quorate_controller.control.api import ControlResult, RequestContext, invalid_request
 from quorate_controller.control.steps import ITEM, LOOK, StepBudget
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import Access

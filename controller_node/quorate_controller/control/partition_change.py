@@ -23,6 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE, KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE
+from quorate_protocol.image import NO_LEADER, NO_LEADER_CHANGE
 from quorate_protocol.image.partitions import (
     MIGRATING_DIRECTORY,
     PartitionRegistration,
@@ -30,8 +31,6 @@ from quorate_protocol.image.partitions import (
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import PartitionChangeRecord
-
-from quorate_controller.control.api import NO_LEADER, NO_LEADER_CHANGE
 
 
 class Election(Enum):

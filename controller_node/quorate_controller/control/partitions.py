@@ -7,6 +7,7 @@ from uuid import UUID
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
+from quorate_protocol.image import NO_LEADER_CHANGE
 from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.kafka.generated import alter_partition_request as alter_request
@@ -16,7 +17,6 @@ from quorate_protocol.kafka.generated import assign_replicas_to_dirs_response as
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import (
-    NO_LEADER_CHANGE,
     ControlError,
     ControlResult,
     RequestContext,

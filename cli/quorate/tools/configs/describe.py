@@ -3,14 +3,8 @@
 from typing import TYPE_CHECKING
 
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
-from quorate_admin.types.quotas import (
-    CLIENT_ID,
-    IP,
-    USER,
-    ClientQuotaFilter,
-    ClientQuotaFilterComponent,
-)
-from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_admin.types.quotas import ClientQuotaFilter, ClientQuotaFilterComponent
+from quorate_protocol.kafka.enums import CLIENT_ID, IP, USER, ConfigResourceType
 
 from quorate.console.java_text import hash_order
 from quorate.tools.configs.entities import (

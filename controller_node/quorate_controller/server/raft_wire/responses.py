@@ -19,6 +19,7 @@ import quorate_protocol.kafka.generated.remove_raft_voter_response as remove_vot
 import quorate_protocol.kafka.generated.update_raft_voter_response as update_voter
 import quorate_protocol.kafka.generated.vote_response as vote
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.plain_data import dataclass
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from quorate_protocol.kafka.apis import Payload
 
-KRAFT_VERSION: Final = "kraft.version"
 
 _NOT_THROTTLED: Final = timedelta()
 
