@@ -12,9 +12,8 @@ from quorate_protocol.kafka.generated.create_topics_request import CreatableTopi
 from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
 from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 from benchmarks.client import Connection
 

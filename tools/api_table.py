@@ -21,7 +21,7 @@ from quorate_protocol.kafka.apis import (
     CONTROLLER_READ_APIS,
     EXTENSION_APIS,
     SERVED_APIS,
-    AnsweredBy,
+    HandledBy,
     Api,
     ApiKey,
     ExtensionKey,
@@ -50,10 +50,10 @@ answer differs on purpose, [protocol-differences.md](../protocol-differences.md)
 """
 
 _SERVED_BY: Final = {
-    AnsweredBy.ACTIVE_CONTROLLER: "active controller",
-    AnsweredBy.ANY_CONTROLLER: "any controller",
-    AnsweredBy.RAFT: "Raft",
-    AnsweredBy.LISTENER: "listener",
+    HandledBy.ACTIVE_CONTROLLER: "active controller",
+    HandledBy.ANY_CONTROLLER: "any controller",
+    HandledBy.RAFT: "Raft",
+    HandledBy.LISTENER: "listener",
 }
 
 _CONFIGS: Final = "on a topic or group, or on the cluster for other resources"
@@ -271,11 +271,11 @@ def _extension() -> str:
 
 
 def _row(api: Api, captured: Mapping[int, str]) -> str:
-    assert api.answered_by is not None
+    assert api.handled_by is not None
     versions = _versions(api)
     client, test = DRIVERS[api.key]
     cells = (
-        *(api.name, str(int(api.key)), versions, _SERVED_BY[api.answered_by], _needed(api.key)),
+        *(api.name, str(int(api.key)), versions, _SERVED_BY[api.handled_by], _needed(api.key)),
         *(captured[api.key], f"{client}: {_link(test)}"),
     )
     assert all(cells), api.name

@@ -17,10 +17,9 @@ from quorate_protocol.kafka.generated.default_principal_data import DefaultPrinc
 from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.kafka.releases import RELEASES
 from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 from security_questions import TOKEN_SECRET, Caller, ask_all
 
 SETTINGS = PROPERTIES | {"delegation.token.secret.key": TOKEN_SECRET}

@@ -69,7 +69,7 @@ class UnsupportedVersion(ProtocolError):  # noqa: N818
 
 
 class ValueTooLong(ProtocolError):  # noqa: N818
-    """A value that is longer than Kafka's messages and records may have: nobody could read it."""
+    """A value that is longer than Kafka's messages and records may have: readers refuse it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_request, message)

@@ -47,7 +47,7 @@ class _Rotation:
         self._taken = 0
         self._round = 0
 
-    def take(self, round_number: int) -> int | None:
+    def next_broker(self, round_number: int) -> int | None:
         """Return the next broker in this round; None when all have been taken."""
         count = len(self._brokers)
         if round_number != self._round and count:
@@ -82,9 +82,9 @@ class _Rack:
         self.unfenced = _Rotation(brokers.unfenced, rng)
         self.fenced = _Rotation(brokers.fenced, rng)
 
-    def take(self, round_number: int) -> int | None:
-        broker_id = self.unfenced.take(round_number)
-        return self.fenced.take(round_number) if broker_id is None else broker_id
+    def next_broker(self, round_number: int) -> int | None:
+        broker_id = self.unfenced.next_broker(round_number)
+        return self.fenced.next_broker(round_number) if broker_id is None else broker_id
 
     def shuffle(self) -> None:
         self.unfenced.shuffle()
@@ -115,11 +115,11 @@ class _RackRing:
             self._shuffle()
         leading = self._leading[start]
         replicas: list[int] = []
-        replicas.append(_given(self._rack(leading).unfenced.take(round_number)))
+        replicas.append(_given(self._rack(leading).unfenced.next_broker(round_number)))
         # The rack of the leader gave its first replica already, so it sits out the first turn of the ring.
         for place in islice(chain(range(start, count), range(start)), replication_factor):
             if len(replicas) < replication_factor and place != leading:
-                replicas.append(_given(self._rack(place).take(round_number)))
+                replicas.append(_given(self._rack(place).next_broker(round_number)))
         if len(replicas) < replication_factor:
             racks = [self._rack(place) for place in chain(range(start, count), range(start))]
             while len(replicas) < replication_factor:
@@ -134,7 +134,7 @@ class _RackRing:
         for rack in racks:
             if len(replicas) == replication_factor:
                 break
-            broker_id = rack.take(self._round)
+            broker_id = rack.next_broker(self._round)
             if broker_id is not None:
                 replicas.append(broker_id)
                 giving.append(rack)

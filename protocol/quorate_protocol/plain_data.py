@@ -116,7 +116,7 @@ def _init_source(cls: type, assign: Callable[[str, str], str], values: dict[str,
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = [*positional, *(["*", *named] if named else [])]
-    return "".join(f", {one}" for one in parameters), "\n ".join(body or ["pass"]), values
+    return "".join(f", {parameter}" for parameter in parameters), "\n ".join(body or ["pass"]), values
 
 
 def _compare(sign: str, cls: type) -> Source:

@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "AuthorizerDeci
 ROUNDS, ACLS_MAX, QUESTIONS = 60, 40, 50
 NAMES = ("*", "a", "ab", "abc", "abcd", "abd", "b", "ba", "a.b", "A")
 PRINCIPALS = ("User:alice", "User:bob", "User:*", "Group:alice", "User:eve:x", "User:")
-SENDERS = tuple(one for one in PRINCIPALS if one != "User:*")
+SENDERS = tuple(principal for principal in PRINCIPALS if principal != "User:*")
 """Kafka's class fails for a client with the name `*`."""
 ADDRESSES = ("10.0.0.1", "10.0.1.1", "192.168.7.7", "0.0.0.0", "::1", "fd00::12", "::ffff:10.0.0.1")
 HOSTS = (
@@ -65,8 +65,8 @@ BLOCKS = (
 pytestmark = pytest.mark.integration
 
 
-def answers_of_kafka(commands: Sequence[Sequence[object]]) -> list[str]:
-    """What Kafka's classes answer to commands, a line for each question."""
+def kafkas_decisions(commands: Sequence[Sequence[object]]) -> list[str]:
+    """What Kafka's classes print for commands, a line for each question."""
     if shutil.which("java") is None:
         pytest.skip("java is missing: install a JRE, version 17 or later")
     classpath = str(jars_of(NEWEST_RELEASE) / "*")
@@ -141,7 +141,7 @@ def test_decisions_are_kafkas() -> None:
             is_allowed = authorizer.decide(principal, java_address(address), action).is_allowed
             ours.append("ALLOWED" if is_allowed else "DENIED")
     assert len(set(ours)) == 2
-    assert ours == answers_of_kafka(commands)
+    assert ours == kafkas_decisions(commands)
 
 
 def test_blocks_and_addresses_are_read_as_kafka_reads_them() -> None:
@@ -155,5 +155,5 @@ def test_blocks_and_addresses_are_read_as_kafka_reads_them() -> None:
             error = str(refusal)
         host = java_address(address)
         ours.append(f"{str(is_in_block(block, host)).lower()}\t{host}\t{error}")
-    theirs = answers_of_kafka([("block", block, address) for block, address in pairs])
+    theirs = kafkas_decisions([("block", block, address) for block, address in pairs])
     assert dict(zip(pairs, ours, strict=True)) == dict(zip(pairs, theirs, strict=True))

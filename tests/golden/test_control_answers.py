@@ -32,7 +32,7 @@ ANSWERS = {
     for release in RELEASES
 }
 NODE_ID = 3000
-Answered = tuple[str, dict[str, Any], dict[str, Any]]
+SectionResponse = tuple[str, dict[str, Any], dict[str, Any]]
 """A section, a question with stock Kafka's answer, our answer."""
 TIERED = {"remote.log.storage.system.enable": "true"}
 RUN_DEPENDENT = {"log.dirs", "listeners", "controller.quorum.bootstrap.servers"}
@@ -181,8 +181,8 @@ SECTIONS = {
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def answered(request: pytest.FixtureRequest) -> tuple[str, list[Answered]]:
-    """The release, and what was asked, what that Kafka answered, what we answer."""
+def sections(request: pytest.FixtureRequest) -> tuple[str, list[SectionResponse]]:
+    """The release, and for each question its section, Kafka's response and ours."""
     release: str = request.param
     properties = ANSWERS[release]["properties"]
     controllers = {
@@ -196,9 +196,9 @@ def answered(request: pytest.FixtureRequest) -> tuple[str, list[Answered]]:
     ]
 
 
-def as_told_by(release: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer without what later releases have added to it, or have reworded."""
-    reported = dict(answer)
+def as_of_release(release: str, response: dict[str, Any]) -> dict[str, Any]:
+    """A response without what later releases added or reworded."""
+    reported = dict(response)
     for part in ("effective", "configs"):
         if isinstance(reported.get(part), list):
             reported[part] = [config for config in reported[part] if not is_later(config[0], release)]
@@ -208,19 +208,19 @@ def as_told_by(release: str, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_we_answer_as_kafka_does(answered, section):
+def test_responses_are_kafkas(sections, section):
     """The same code, text, values, sources and synonyms."""
-    release, responses = answered
+    release, responses = sections
     compared = 0
-    for asked_section, question, answer in responses:
+    for asked_section, question, response in responses:
         if asked_section != section:
             continue
         names = [name for name, *_ in question.get("operations", ())]
         names += question["configs"] if "effective" in question else ()
         if any(is_later(name, release) for name in names):
             continue
-        expected = as_told_by(release, {key: question[key] for key in answer})
-        assert as_told_by(release, answer) == expected, question.get("resource") or question
+        expected = as_of_release(release, {key: question[key] for key in response})
+        assert as_of_release(release, response) == expected, question.get("resource") or question
         compared += 1
     assert compared >= len(ANSWERS[release][section]) / 2
     assert compared == len(ANSWERS[release][section]) or release != NEWEST_RELEASE

@@ -5,6 +5,7 @@ from kit.captured import Captured, captured_exchanges
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.records.batch import decode_batches, encode_batch
 from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.codec import encode
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import (
     encode_request_header,
@@ -12,7 +13,6 @@ from quorate_protocol.wire.headers import (
     read_request_header,
 )
 from quorate_protocol.wire.server import parse_request, serialize_response
-from quorate_protocol.wire.writing import encode
 
 FETCH = 1
 

@@ -67,9 +67,9 @@ def by_kind(records: list[MetadataRecord]) -> Iterator[tuple[str, list[str]]]:
     """Runs of records of one kind, in their order; within a run, Java's order has no meaning."""
     in_topics = {"TopicRecord", "PartitionRecord"}
     for kind, run in groupby(
-        records, lambda one: "topics" if type(one).__name__ in in_topics else type(one).__name__
+        records, lambda record: "topics" if type(record).__name__ in in_topics else type(record).__name__
     ):
-        yield kind, sorted(repr(normalized(one)) for one in run)
+        yield kind, sorted(repr(normalized(record)) for record in run)
 
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=identify)

@@ -107,7 +107,7 @@ def comparable(request: Mapping[str, str]) -> dict[str, Any]:
         if name in found:
             claims = jwt.decode(found[name], options={"verify_signature": False})
             issued_at_s = claims.pop("iat")
-            times = {one: claims.pop(one) - issued_at_s for one in ("exp", "nbf") if one in claims}
+            times = {name: claims.pop(name) - issued_at_s for name in ("exp", "nbf") if name in claims}
             has_jti = claims.pop("jti", None) is not None
             found[name] = [jwt.get_unverified_header(found[name]), claims, times, has_jti]
     return found

@@ -30,8 +30,8 @@ RULES = (
 )
 
 
-def answers_of_kafka(commands: Sequence[Sequence[object]]) -> list[str]:
-    """What Kafka's class says of tokens, a line for each."""
+def kafkas_decisions(commands: Sequence[Sequence[object]]) -> list[str]:
+    """What Kafka's class prints for tokens, a line for each."""
     if shutil.which("java") is None:
         pytest.skip("java is missing: install a JRE, version 17 or later")
     lines = "".join("\t".join(map(str, command)) + "\n" for command in commands)
@@ -190,13 +190,13 @@ def test_tokens_are_judged_as_by_kafka(tmp_path: Path) -> None:
             commands.append(("ask", token))
             asked.append((token, stricter))
             ours.append(verdict(token, keys, rules))
-    theirs = answers_of_kafka(commands)
+    theirs = kafkas_decisions(commands)
     different = []
     for (token, stricter), our, their in zip(asked, ours, theirs, strict=True):
         is_same = our == their if their.startswith("valid") else our.startswith("refused")
         if not is_same and not (stricter and our.startswith("refused")):
             header = jwt.get_unverified_header(token) if token.count(".") == 2 else {}
             different.append((our, their, header, token))
-    assert not different, (len(different), min(different, key=lambda one: len(one[3])))
+    assert not different, (len(different), min(different, key=lambda difference: len(difference[3])))
     valid = sum(their.startswith("valid") for their in theirs)
     assert TOKENS / 10 < valid < TOKENS * 0.9, "the tokens are too good or too bad to tell anything"

@@ -16,8 +16,8 @@ from quorate_protocol.kafka.generated.describe_client_quotas_request import Desc
 from quorate_protocol.kafka.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
 from quorate_protocol.kafka.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.wire.codec import decode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import schema_of
 
 GOLDEN: Final = Path(__file__).parents[1] / "unit/controller/server/golden/error_responses.txt"

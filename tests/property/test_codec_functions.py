@@ -16,11 +16,11 @@ from kit.fuzz.mutations import mutated
 from quorate_protocol.errors import MalformedMessage, TooManyElements, error_code_of
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.records.generated import RECORD_CLASSES
+from quorate_protocol.wire.codec import BoundedBytes, SharedArray, read_entity
 from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.generated_writers import generated_writer
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON, NativeCodecs
-from quorate_protocol.wire.reading import BoundedBytes, read_entity
 from quorate_protocol.wire.schema import (
     EPOCH,
     FIXED_FORMATS,
@@ -30,12 +30,11 @@ from quorate_protocol.wire.schema import (
     FieldSchema,
     schema_of,
 )
-from quorate_protocol.wire.writing import SharedArray
 
 TEXTS = ("", "a", "é" * 63, "é" * 63 + "a", "é" * 64, "name" * 60)
 COUNTS = (0, 1, 2, 3)
 LONG_COUNTS = (126, 127, 128)
-"""About the most elements, plus one, that one byte of a compact length tells."""
+"""About the most elements, plus one, that a compact length of one byte can express."""
 WRONG = (None, 2**70, -(2**70), "text", 1.5, b"bytes", "a" * (STRING_SIZE_BYTES_MAX + 1), 7, ())
 
 
@@ -127,8 +126,8 @@ def entity_of(entity_type: EntityClass, rng: Random, wrong: float = 0) -> Any:
     return entity_type(**{field.name: value_of(field, rng, wrong) for field in schema_of(entity_type)})
 
 
-def outcome(function: Callable[..., Any], *arguments: Any) -> str:
-    """What a function returns or raises, as text: it tells True from 1, and finds NaN equal to itself."""
+def result_of(function: Callable[..., Any], *arguments: Any) -> str:
+    """What a function returns or raises, as text, in which True differs from 1 and NaN equals itself."""
     try:
         return repr(function(*arguments))
     except Exception as error:
@@ -215,25 +214,25 @@ def compared(
         corpus = []
         for wrong in (0, 0, 0, 0.02, 0.05, 0.1, 0.2):
             entity = entity_of(entity_type, rng, wrong)
-            expected = outcome(written, PYTHON_WRITERS[entity_type], entity)
-            assert outcome(written, write[entity_type], entity) == expected, (entity_type, entity)
+            expected = result_of(written, PYTHON_WRITERS[entity_type], entity)
+            assert result_of(written, write[entity_type], entity) == expected, (entity_type, entity)
             if wrong == 0:
                 corpus.append(encode(entity))
             yield not expected.startswith("<class"), wrong == 0
         for data in (*corpus, *mutated(corpus, rng.getrandbits(32), 40)):
-            expected = outcome(PYTHON_READERS[entity_type], data, 0)
-            assert outcome(read[entity_type], data, 0) == expected, (entity_type, data)
+            expected = result_of(PYTHON_READERS[entity_type], data, 0)
+            assert result_of(read[entity_type], data, 0) == expected, (entity_type, data)
             yield not expected.startswith("<class"), True
             elements_max = rng.randrange(8)
-            expected = outcome(PYTHON_READERS[entity_type], BoundedBytes(data, elements_max), 0)
-            assert outcome(read[entity_type], BoundedBytes(data, elements_max), 0) == expected
+            expected = result_of(PYTHON_READERS[entity_type], BoundedBytes(data, elements_max), 0)
+            assert result_of(read[entity_type], BoundedBytes(data, elements_max), 0) == expected
             yield not expected.startswith("<class"), True
 
 
 @pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 @pytest.mark.parametrize("part", range(8))
 def test_native_functions_do_what_those_in_python_do(part: int) -> None:
-    """Nobody can tell whether the extension is installed, but by its speed."""
+    """Only the speed shows whether the extension is installed."""
     python_readers, python_writers = Counted(PYTHON_READERS), Counted(PYTHON_WRITERS)
     codecs = NativeCodecs(import_module("quorate_native"), python_readers, python_writers)
     refused = accepted = 0

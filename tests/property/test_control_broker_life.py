@@ -1,6 +1,6 @@
 """Brokers come, go, fall silent and conflict in any order: what the controller writes always fits.
 
-The model knows of each broker id only when its registered incarnation was heard of last, by this controller.
+The model knows of each broker id only when its registered incarnation last sent a heartbeat to this controller.
 """
 
 from datetime import timedelta
@@ -56,13 +56,13 @@ class BrokerLife(RuleBasedStateMachine):
         self.last_contact_ms: dict[int, int] = {}
         self.highest_epoch = -1
         self.topics = 0
-        self.take(self.control.activate(self.now_ms))
+        self.replay(self.control.activate(self.now_ms))
 
     def teardown(self) -> None:
         if hasattr(self, "small_slices"):
             self.small_slices.stop()
 
-    def take(self, result: ControlResult | None) -> Any:
+    def replay(self, result: ControlResult | None) -> Any:
         if result and result.records:
             version = self.image.metadata_version
             records = [
@@ -79,7 +79,7 @@ class BrokerLife(RuleBasedStateMachine):
         context = RequestContext(
             now_ms=self.now_ms, next_offset=self.image.end_offset, api_version=type(request).__version__
         )
-        return self.take(self.control.decide(request, context))
+        return self.replay(self.control.decide(request, context))
 
     def ask_until_departed(self, request: BrokerRegistrationRequest) -> Any:
         """Registers a broker, if need be after slices have taken its previous incarnation out of its partitions."""
@@ -201,7 +201,7 @@ class BrokerLife(RuleBasedStateMachine):
     def tick(self) -> None:
         steps = 0
         while self.control.deadline_ms <= self.now_ms:
-            self.take(self.control.tick(self.now_ms))
+            self.replay(self.control.tick(self.now_ms))
             steps += 1
             assert steps < 100, "the controller never has enough"
         for broker_id, broker in self.image.cluster.brokers.items():
@@ -210,7 +210,7 @@ class BrokerLife(RuleBasedStateMachine):
     @rule()
     def fail_over(self) -> None:
         self.control.deactivate()
-        self.take(self.control.activate(self.now_ms))
+        self.replay(self.control.activate(self.now_ms))
         brokers = self.image.cluster.brokers.items()
         self.last_contact_ms = {broker_id: self.now_ms for broker_id, broker in brokers if not broker.fenced}
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from kit.captured import decode_response
-from kit.fuzz.served import ServedController
+from kit.fuzz.simulated_controller import ServedController
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, SERVED_APIS, Api, ApiKey
 from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -104,8 +104,8 @@ def errors_in(value: object) -> Iterator[ErrorCode]:
     if isinstance(value, ErrorCode):
         yield value
     elif isinstance(value, tuple):
-        for one in value:
-            yield from errors_in(one)
+        for element in value:
+            yield from errors_in(element)
     elif is_dataclass(value):
         yield from errors_in(tuple(_fields(value).values()))
 

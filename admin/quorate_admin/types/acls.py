@@ -22,7 +22,7 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AccessControlEntry:
-    """Who, from where, may or may not do what. `principal` is `Type:name`."""
+    """An operation that a principal, `Type:name`, may or may not do from a host."""
 
     principal: str
     host: str = WILDCARD

@@ -65,7 +65,7 @@ class TopicListing:
 class PartitionDescription:
     """A partition; brokers by id, replicas with the preferred leader first.
 
-    `leader` is None while there is none; `leader_epoch` is -1 if the server does not return it.
+    `leader` is None while the partition has no leader; `leader_epoch` is -1 if the server does not return it.
     `eligible_leader_replicas` and `last_known_elr` (KIP-966) are None if the server does not return them.
     """
 

@@ -25,8 +25,8 @@ from quorate_protocol.kafka.generated.incremental_alter_configs_response import 
 )
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import ConfigRecord
+from quorate_protocol.wire.codec import SharedArray
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
-from quorate_protocol.wire.writing import SharedArray
 
 from quorate_controller.control.api import (
     ControlError,

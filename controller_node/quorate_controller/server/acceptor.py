@@ -12,7 +12,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from quorate_protocol.accepting import SocketAcceptor
+from quorate_protocol.socket_acceptor import SocketAcceptor
 
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit

@@ -8,10 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from quorate_protocol.kafka.apis import find_api
+from quorate_protocol.wire.codec import around_elements, write_entity
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import encode_response_header
 from quorate_protocol.wire.schema import schema_of
-from quorate_protocol.wire.writing import around_elements, write_entity
 
 from quorate_controller.server.raft_wire import response_to_wire
 

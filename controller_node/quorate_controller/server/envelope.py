@@ -14,8 +14,8 @@ from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.wire.codec import decode
 from quorate_protocol.wire.headers import read_request_header
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request
 
 from quorate_controller.node.events import Principal

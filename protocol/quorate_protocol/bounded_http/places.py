@@ -115,7 +115,7 @@ class HttpPlaces:
     def __len__(self) -> int:
         return len(self._places)
 
-    def take(self, host: str, peer: str, close: Callable[[], object], now_s: float) -> Place | None:
+    def admit(self, host: str, peer: str, close: Callable[[], object], now_s: float) -> Place | None:
         """Return the place of a new connection; None if it has to be closed."""
         address = counted_address(host)
         if self._of_address.get(address, 0) >= self._bounds.connections_of_address_max:

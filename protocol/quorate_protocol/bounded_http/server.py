@@ -17,7 +17,6 @@ from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError, ClientPayloadError
 from aiohttp.http_exceptions import HttpProcessingError
 
-from quorate_protocol.accepting import ACCEPTS_PER_TURN, SocketAcceptor
 from quorate_protocol.bounded_http.places import (
     DEFAULT_BOUNDS,
     HttpBounds,
@@ -26,6 +25,7 @@ from quorate_protocol.bounded_http.places import (
     Place,
     State,
 )
+from quorate_protocol.socket_acceptor import ACCEPTS_PER_TURN, SocketAcceptor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -95,7 +95,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> None:
         """Bind and serve; raises OSError. An empty host means all interfaces, port 0 a free port."""
         await self.prepare()
-        self._acceptor = SocketAcceptor(self._take)
+        self._acceptor = SocketAcceptor(self._accept)
         await self._acceptor.start(host, port)
         self._end_late()
 
@@ -129,14 +129,14 @@ class HttpServer:
         """Return the protocol of a connection that was accepted; None if it must be closed."""
         assert self._runner.server is not None, "the server is prepared"
         connection = _Connection(self._runner.server(), self._forget)
-        place = self._places.take(host, peer, connection.abort, asyncio.get_running_loop().time())
+        place = self._places.admit(host, peer, connection.abort, asyncio.get_running_loop().time())
         if place is None:
             return None
         connection.place = place
         self._connections[connection.served] = connection
         return connection
 
-    def _take(self, accepted: socket.socket, address: tuple[str, int]) -> float:
+    def _accept(self, accepted: socket.socket, address: tuple[str, int]) -> float:
         host, port, *_ = address
         connection = self.connect(host, f"{host}:{port}")
         if connection is None:
@@ -194,7 +194,7 @@ class HttpServer:
             await response.prepare(request)
             await response.write_eof()
         except ConnectionError:
-            return _ended(503)  # aiohttp finds that nobody reads it
+            return _ended(503)  # aiohttp finds that the client does not read it
         finally:
             self._places.enter(place, State.ARRIVING, loop.time())
         return response
@@ -282,7 +282,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # That of uvloop is no subclass.
+        # uvloop's class is no subclass.
         self._transport = cast("asyncio.Transport", transport)
         # A response is read when nothing of it is left here.
         self._transport.set_write_buffer_limits(0)

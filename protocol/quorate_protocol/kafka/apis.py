@@ -26,11 +26,11 @@ __all__ = (
     "CONTROLLER_READ_APIS",
     "EXTENSION_APIS",
     "SERVED_APIS",
-    "AnsweredBy",
     "Api",
     "ApiKey",
     "ErrorShape",
     "ExtensionKey",
+    "HandledBy",
     "ListenerType",
     "Payload",
     "api_of",
@@ -62,7 +62,7 @@ class ListenerType(Enum):
     CONTROLLER = "controller"
 
 
-class AnsweredBy(Enum):
+class HandledBy(Enum):
     """Which part of our controller answers a request."""
 
     RAFT = "raft"
@@ -120,7 +120,7 @@ class Api:
     """The kinds of nodes on whose listeners Kafka accepts it."""
     is_forwardable: bool = False
     """Whether a broker may forward it in an Envelope (KIP-590; ``ApiKeys.forwardable``)."""
-    answered_by: AnsweredBy | None = None
+    handled_by: HandledBy | None = None
     """Which part of our controller answers; None if our controllers do not serve it."""
     error: ErrorShape = TOP_LEVEL_ERROR
 
@@ -166,7 +166,7 @@ class Api:
         return self.version_min <= version <= self.version_max
 
     def common_version(self, lowest: int, highest: int) -> int | None:
-        """Return the highest version that we and a peer with this range support; None if there is none."""
+        """Return the highest version that we and a peer with this range support, or None."""
         version = min(self.version_max, highest)
         return version if version >= max(self.version_min, lowest) else None
 
@@ -210,7 +210,7 @@ def _load(key: ApiKey | ExtensionKey, version: int, kind: str) -> EntityClass:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    answered_by: AnsweredBy | None = None
+    handled_by: HandledBy | None = None
     is_forwardable: bool = False
     error: ErrorShape = TOP_LEVEL_ERROR
 
@@ -223,10 +223,10 @@ def _each(per_item: str, items: str, item: ErrorShape) -> ErrorShape:
     return ErrorShape(per_item=per_item, items=(items,), item=item)
 
 
-_RAFT: Final = AnsweredBy.RAFT
-_ACTIVE: Final = AnsweredBy.ACTIVE_CONTROLLER
-_ANY: Final = AnsweredBy.ANY_CONTROLLER
-_LISTENER: Final = AnsweredBy.LISTENER
+_RAFT: Final = HandledBy.RAFT
+_ACTIVE: Final = HandledBy.ACTIVE_CONTROLLER
+_ANY: Final = HandledBy.ANY_CONTROLLER
+_LISTENER: Final = HandledBy.LISTENER
 _FORWARDABLE: Final = True
 
 _RESOURCES: Final = _each("responses", "resources", _same("resource_type", "resource_name"))
@@ -349,7 +349,7 @@ def _api(schema: tuple[ApiKey, str, int, int, int | None, tuple[str, ...]]) -> A
         flexible_since=flexible_since,
         listeners=frozenset(map(ListenerType, listeners)),
         is_forwardable=facts.is_forwardable,
-        answered_by=facts.answered_by,
+        handled_by=facts.handled_by,
         error=facts.error,
     )
 
@@ -362,7 +362,7 @@ CONTROLLER_APIS: Final[Mapping[int, Api]] = {
 }
 """The APIs that Kafka accepts on a controller's listener."""
 
-SERVED_APIS: Final[Mapping[int, Api]] = {key: api for key, api in APIS.items() if api.answered_by is not None}
+SERVED_APIS: Final[Mapping[int, Api]] = {key: api for key, api in APIS.items() if api.handled_by is not None}
 """The APIs that our controllers answer and that their ApiVersions response lists.
 
 A broker offers its clients only those forwardable APIs that are among these.
@@ -370,7 +370,7 @@ A broker offers its clients only those forwardable APIs that are among these.
 
 
 CONTROLLER_READ_APIS: Final[Mapping[int, Api]] = {
-    key: replace(APIS[key], answered_by=AnsweredBy.ANY_CONTROLLER)
+    key: replace(APIS[key], handled_by=HandledBy.ANY_CONTROLLER)
     for key in (
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
@@ -392,7 +392,7 @@ EXTENSION_APIS: Final[Mapping[int, Api]] = {
         version_max=0,
         flexible_since=0,
         listeners=frozenset({ListenerType.CONTROLLER}),
-        answered_by=AnsweredBy.ACTIVE_CONTROLLER,
+        handled_by=HandledBy.ACTIVE_CONTROLLER,
     )
 }
 """The APIs that our controllers have and Kafka's do not. They are offered to our controllers alone."""

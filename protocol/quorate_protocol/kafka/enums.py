@@ -52,7 +52,7 @@ class KafkaEnum(IntEnum):
         member = cls.__members__.get(text.strip().upper())
         if member is None:
             names = ", ".join(name for name in cls.__members__ if name != "UNKNOWN")
-            raise ValueError(f"{text!r} is none of {names}")
+            raise ValueError(f"{text!r} is not one of {names}")
         return member
 
     def __str__(self) -> str:

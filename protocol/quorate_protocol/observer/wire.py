@@ -20,8 +20,8 @@ _NO_REPLICA: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The common part of both kinds of responses."""
+class MetadataPartition:
+    """The metadata partition in a response to a Fetch or FetchSnapshot."""
 
     error_code: ErrorCode
     leader_id: int
@@ -29,7 +29,7 @@ class Answer:
     leader_epoch: int
     """-1 if the response has no epoch."""
     leader_endpoint: Endpoint | None
-    partition: Any
+    data: Any
     """PartitionData of a Fetch, PartitionSnapshot of a FetchSnapshot."""
 
 
@@ -83,9 +83,9 @@ def fetch_snapshot_request(
     )
 
 
-def read_fetch(response: Any) -> Answer | None:
+def read_fetch(response: Any) -> MetadataPartition | None:
     """Return the metadata partition of a Fetch response; None if it is missing."""
-    return _answer(
+    return _metadata_partition(
         response,
         (
             partition
@@ -96,9 +96,9 @@ def read_fetch(response: Any) -> Answer | None:
     )
 
 
-def read_fetch_snapshot(response: Any) -> Answer | None:
+def read_fetch_snapshot(response: Any) -> MetadataPartition | None:
     """Return the metadata partition of a FetchSnapshot response; None if it is missing."""
-    return _answer(
+    return _metadata_partition(
         response,
         (
             partition
@@ -109,7 +109,7 @@ def read_fetch_snapshot(response: Any) -> Answer | None:
     )
 
 
-def _answer(response: Any, found: Iterator[Any]) -> Answer | None:
+def _metadata_partition(response: Any, found: Iterator[Any]) -> MetadataPartition | None:
     partition = next(found, None)
     if partition is None:
         return None
@@ -119,10 +119,10 @@ def _answer(response: Any, found: Iterator[Any]) -> Answer | None:
         for node_endpoint in response.node_endpoints
         if node_endpoint.node_id == leader_id
     )
-    return Answer(
+    return MetadataPartition(
         error_code=partition.error_code,
         leader_id=leader_id,
         leader_epoch=partition.current_leader.leader_epoch,
         leader_endpoint=next(endpoints, None),
-        partition=partition,
+        data=partition,
     )

@@ -17,9 +17,8 @@ from quorate_protocol.kafka.generated.snapshot_footer_record import SnapshotFoot
 from quorate_protocol.kafka.generated.snapshot_header_record import SnapshotHeaderRecord
 from quorate_protocol.kafka.generated.voters_record import Endpoint, KRaftVersionFeature, Voter, VotersRecord
 from quorate_protocol.kafka.schemas import older_classes
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 from .batch import Record, RecordBatch, encode_batch
 

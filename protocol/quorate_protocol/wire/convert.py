@@ -3,7 +3,7 @@
 The rest of the code uses one class per message: that of the highest version, the canonical one. A message of an
 older version is converted up when it arrives, and down before it is sent to an older peer. Fields are matched by
 name. A field that the target lacks is dropped if it has its default or if Kafka's schema allows it. Fields that
-Kafka replaced by others are translated by :mod:`.replaced`.
+Kafka replaced by others are translated by :mod:`.replacements`.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.generated.ignorable_fields import IGNORABLE_FIELDS
 
-from .replaced import REPLACEMENTS, Translation
+from .replacements import REPLACEMENTS, Translation
 from .schema import EntityClass, FieldSchema, implicit_default, schema_of
 
 Entity = TypeVar("Entity")

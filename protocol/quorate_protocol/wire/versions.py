@@ -62,7 +62,7 @@ class PeerVersions:
         """Return the highest version that both sides support.
 
         Raises:
-            UnsupportedVersion: there is none.
+            UnsupportedVersion: the ranges do not overlap.
         """
         lowest, highest = self.range_of(api.key)
         version = api.common_version(lowest, highest)

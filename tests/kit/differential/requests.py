@@ -127,7 +127,9 @@ def _create_partitions(draw: st.DrawFn) -> Question:
         return create_partitions.CreatePartitionsTopic(
             name=name,
             count=count,
-            assignments=tuple(create_partitions.CreatePartitionsAssignment(broker_ids=one) for one in sets),
+            assignments=tuple(
+                create_partitions.CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in sets
+            ),
         )
 
     counts = st.integers(-1, 8)
@@ -223,7 +225,7 @@ _RESOURCES: Final = (
     (5, "x"),
     (0, ""),
 )
-_KNOWN_RESOURCES: Final = tuple(one for one in _RESOURCES if one[0] not in (0, 5))
+_KNOWN_RESOURCES: Final = tuple(resource for resource in _RESOURCES if resource[0] not in (0, 5))
 """Describing several resources, one of an unknown type: differs on purpose."""
 _VALUES: Final = (
     ("retention.ms", "1000"),
@@ -302,7 +304,9 @@ def _describe_configs(draw: st.DrawFn) -> Question:
     keys = some(st.sampled_from([name for name, _ in _VALUES]))
     resources = draw(some(st.builds(resource, st.sampled_from(_KNOWN_RESOURCES), keys), 2))
     # Several times the same: differs on purpose, see docs/protocol-differences.md.
-    once = tuple({(one.resource_type, one.resource_name): one for one in resources}.values())
+    once = tuple(
+        {(resource.resource_type, resource.resource_name): resource for resource in resources}.values()
+    )
     request = describe_configs.DescribeConfigsRequest(
         resources=once, include_synonyms=draw(_booleans), include_documentation=draw(_booleans)
     )
@@ -327,7 +331,7 @@ def _features(draw: st.DrawFn) -> Question:
     )
     request = features.UpdateFeaturesRequest(
         timeout=TIMEOUT,
-        feature_updates=tuple({one.feature: one for one in updates}.values()),
+        feature_updates=tuple({update.feature: update for update in updates}.values()),
         validate_only=draw(st.sampled_from([False, False, True])),
     )
     return Question("UpdateFeatures", always(request))

@@ -147,7 +147,7 @@ def _create_token(draw: st.DrawFn) -> Question:
 
 
 def _hmac(at: At, number: int) -> bytes:
-    """That of one of the last tokens, or of none."""
+    """The HMAC of one of the last tokens, or of no token."""
     return at.hmacs[-number] if 0 < number <= len(at.hmacs) else b"unknown"
 
 
@@ -175,4 +175,4 @@ REQUESTS: Final = (
     *(_quotas(), _scram(), _create_acls(), _describe_acls(), _delete_acls()),
     *(_create_token(), _renew_token(), _expire_token()),
 )
-"""One of each kind."""
+"""A request of each kind."""

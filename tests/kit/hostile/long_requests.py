@@ -26,10 +26,10 @@ from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from quorate_protocol.wire.codec import encode, write_unsigned_varint
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import encode_request_header
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX
-from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 TOPICS: Final = 10_000
 ACLS: Final = 100_000

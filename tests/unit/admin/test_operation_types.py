@@ -33,7 +33,7 @@ def test_enumerations_are_written_as_kafka_writes_them() -> None:
         " CLUSTER_ACTION",
     )
     assert operation == 9
-    with pytest.raises(ValueError, match=r"'FLY' is none of ANY, TOPIC, .*, USER"):
+    with pytest.raises(ValueError, match=r"'FLY' is not one of ANY, TOPIC, .*, USER"):
         ResourceType.parse("FLY")
 
 

@@ -96,7 +96,7 @@ def _read_content(data: bytes, offset: int, field: FieldSchema, length: int) -> 
 
 
 class BoundedBytes(bytes):
-    """A message whose arrays may have so many elements in total: objects take up to a hundred times their bytes."""
+    """A message with a limit for the elements of all its arrays: objects take up to a hundred times their bytes."""
 
     elements_max: int
     _elements: int

@@ -24,10 +24,9 @@ from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.kafka.generated.remove_raft_voter_request import RemoveRaftVoterRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.client import ClientConnection, encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
-from quorate_protocol.wire.writing import encode
 
 CREATE_TOPICS = create.CreateTopicsRequest(
     topics=(

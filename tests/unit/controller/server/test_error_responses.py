@@ -13,9 +13,8 @@ from quorate_protocol.kafka.generated.alter_partition_reassignments_request impo
 from quorate_protocol.kafka.generated.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
 )
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 KAFKA_TEXT = "This is not the correct controller for this cluster."
 

@@ -32,10 +32,10 @@ from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from quorate_protocol.wire.codec import encode, write_unsigned_varint
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import encode_request_header
 from quorate_protocol.wire.server import parse_request
-from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 LARGE = DescribeConfigsRequest(
     resources=tuple(

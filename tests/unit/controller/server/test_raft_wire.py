@@ -25,9 +25,8 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, api_of
 from quorate_protocol.kafka.generated import fetch_response, vote_response
 from quorate_protocol.kafka.generated.api_versions_response import SupportedFeatureKey
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 METADATA_ID = UUID(int=1)
 DIRECTORY = UUID(int=0xD1)

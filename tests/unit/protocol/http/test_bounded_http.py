@@ -15,7 +15,7 @@ from quorate_protocol.bounded_http.server import HttpServer
 
 HOST = "127.0.0.1"
 PAGE_BYTES = 64 * 1024 * 1024
-"""More than the kernel keeps of a connection that nobody reads."""
+"""More than the kernel keeps of a connection whose peer does not read."""
 REQUEST = b"GET /page HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 Start = Callable[..., Awaitable[HttpServer]]

@@ -112,7 +112,7 @@ def test_committed_copy_leaves_the_image_alone(log: Any, make: Any) -> None:
 
 
 def test_restore_replaces_everything(log: Any, make: Any) -> None:
-    """A fetched snapshot takes the place of all state, and the log goes on behind it."""
+    """A fetched snapshot replaces all state, and the log continues after it."""
     log.append(make.topic(1), make.partition(1, 0), make.acl(1))
     log.image.restore(
         [make.feature(), make.topic(2), make.partition(2, 0, (7,))],

@@ -82,8 +82,8 @@ def test_broker_changes(make: Any) -> None:
 def test_online_directories(make: Any) -> None:
     broker = BrokerRegistration.from_record(make.broker(1, log_dirs=(LOW,)))
     assert [
-        broker.has_online_directory(one)
-        for one in (LOW, HIGH, LOST_DIRECTORY, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+        broker.has_online_directory(directory)
+        for directory in (LOW, HIGH, LOST_DIRECTORY, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
     ] == [True, False, False, True, True]
     without = BrokerRegistration.from_record(make.broker(1))
     assert without.has_online_directory(HIGH)

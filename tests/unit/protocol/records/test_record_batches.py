@@ -82,7 +82,7 @@ def test_scan_tells_where_batches_are() -> None:
 
 
 def test_every_cut_is_noticed_or_allowed() -> None:
-    """A torn tail is told apart from whole batches."""
+    """A torn tail is distinguished from whole batches."""
     first = build_batch([b"a" * 10], 0, 1, TIMESTAMP_MS)
     both = first + build_batch([b"b" * 10], 1, 1, TIMESTAMP_MS)
     for size in range(1, len(both)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, NoOpRecord
-from quorate_protocol.wire import reading, writing
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.native import CODEC, readers, writers
@@ -16,13 +16,13 @@ from quorate_protocol.wire.schema import EntityClass
 QUOTA = ClientQuotaRecord(
     entity=(EntityData(entity_type="user", entity_name="u"),), key="k", value=1.0, remove=False
 )
-ENCODED = writing.encode(QUOTA)
+ENCODED = encode(QUOTA)
 
 
 def test_a_struct_that_is_absent_is_not_generated() -> None:
     functions = CodecFunctions(generated_reader)
     without = ClientQuotaRecord(entity=(), key="k", value=1.0, remove=False)
-    encoded = writing.encode(without)
+    encoded = encode(without)
     assert functions[ClientQuotaRecord](encoded, 0) == (without, len(encoded))
     assert set(functions) == {ClientQuotaRecord}
     assert functions[ClientQuotaRecord](ENCODED, 0) == (QUOTA, len(ENCODED))
@@ -59,6 +59,6 @@ def test_two_threads_may_generate_a_class_at_once() -> None:
 
 @pytest.mark.skipif(CODEC != "python", reason="the native codec runs; QUORATE_NATIVE=off turns it off")
 def test_messages_and_records_are_read_and_written_by_them() -> None:
-    assert reading.decode(NoOpRecord, writing.encode(NoOpRecord())) == NoOpRecord()
+    assert decode(NoOpRecord, encode(NoOpRecord())) == NoOpRecord()
     for function in (readers[NoOpRecord], writers[NoOpRecord]):
         assert function.__code__.co_filename.startswith("<quorate_protocol.records.generated")  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from quorate_protocol.kafka.apis import (
     CONTROLLER_APIS,
     CONTROLLER_READ_APIS,
     SERVED_APIS,
-    AnsweredBy,
+    HandledBy,
     ListenerType,
     api_of,
     find_api,
@@ -85,15 +85,15 @@ def test_reads_of_controllers_are_those_of_brokers() -> None:
         assert not api.is_forwardable
 
 
-def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None:
-    by_part = {part: {key for key, api in APIS.items() if api.answered_by is part} for part in AnsweredBy}
+def test_served_apis_are_known_to_controllers_and_handled_by_one_part() -> None:
+    by_part = {part: {key for key, api in APIS.items() if api.handled_by is part} for part in HandledBy}
     assert by_part == {
-        AnsweredBy.RAFT: {1, 52, 53, 54, 59, 80, 81, 82},
-        AnsweredBy.ACTIVE_CONTROLLER: {
+        HandledBy.RAFT: {1, 52, 53, 54, 59, 80, 81, 82},
+        HandledBy.ACTIVE_CONTROLLER: {
             *(19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 45, 46, 49, 51, 56, 57, 62, 63, 64, 67, 70, 73, 94)
         },
-        AnsweredBy.ANY_CONTROLLER: {29, 32, 44, 60},
-        AnsweredBy.LISTENER: {17, 18, 36, 55, 58},
+        HandledBy.ANY_CONTROLLER: {29, 32, 44, 60},
+        HandledBy.LISTENER: {17, 18, 36, 55, 58},
     }
     assert SERVED_APIS.keys() == set().union(*by_part.values())
     assert SERVED_APIS.keys() <= CONTROLLER_APIS.keys()

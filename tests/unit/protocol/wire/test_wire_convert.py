@@ -24,9 +24,9 @@ from quorate_protocol.kafka.generated.end_quorum_epoch_request import EndQuorumE
 from quorate_protocol.kafka.generated.fetch_request import FetchRequest
 from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_protocol.kafka.schemas import older_classes
+from quorate_protocol.wire.codec import encode
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import zero_entity
-from quorate_protocol.wire.writing import encode
 
 alter_partition_v2 = SimpleNamespace(**older_classes("AlterPartitionRequest", 2))
 end_quorum_epoch_v0 = SimpleNamespace(**older_classes("EndQuorumEpochRequest", 0))

@@ -36,12 +36,18 @@ from quorate_protocol.records.generated import (
     NoOpRecord,
     PartitionChangeRecord,
 )
+from quorate_protocol.wire.codec import (
+    BoundedBytes,
+    decode,
+    encode,
+    read_entity,
+    read_unsigned_varint,
+    write_unsigned_varint,
+)
 from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.headers import skip_tagged_fields
-from quorate_protocol.wire.reading import BoundedBytes, decode, read_entity, read_unsigned_varint
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
-from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 SET = AlterableConfig(name="c", config_operation=0, value="1")
 TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
@@ -363,7 +369,7 @@ def test_long_topic_names() -> None:
 
 @pytest.mark.parametrize("entity", [FLEXIBLE, LEGACY])
 def test_strings_have_javas_length(entity: Any) -> None:
-    """Nobody writes a string that Java's readers refuse, and nobody's is accepted."""
+    """A string that Java's readers refuse is neither written nor accepted."""
     longest = replace(entity, text="é" * 16_383 + "a")
     assert decode(type(entity), encode(longest)) == longest
     with pytest.raises(StringTooLong, match=r"^text has 32768 bytes, at most 32767 are allowed$"):

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from quorate_protocol.errors import StringTooLong
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, PartitionRecord
+from quorate_protocol.wire.codec import SharedArray, decode, encode
 from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.generated_writers import generated_writer
@@ -25,9 +26,7 @@ from quorate_protocol.wire.codec.native import (
     readers,
     writers,
 )
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX, EntityClass, zero_entity
-from quorate_protocol.wire.writing import SharedArray, encode
 
 needs_extension = pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 
@@ -181,7 +180,7 @@ def test_classes_that_make_their_own_instances_are_refused() -> None:
 
 @needs_extension
 def test_other_threads_run_while_a_long_message_is_read() -> None:
-    """The event loop goes on while a long request is parsed in a thread."""
+    """The event loop runs while a long request is parsed in a thread."""
     long = encode(replace(QUOTA, entity=QUOTA.entity * 1_000_000))
     read, begun, done, turns = readers[ClientQuotaRecord], Event(), Event(), 0
 

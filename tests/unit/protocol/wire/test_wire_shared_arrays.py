@@ -11,11 +11,11 @@ from quorate_protocol.kafka.generated.create_topics_response import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
+from quorate_protocol.wire.codec import SharedArray, encode
 from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_writers import generated_writer
 from quorate_protocol.wire.codec.write_values import Writer
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX, EntityClass
-from quorate_protocol.wire.writing import SharedArray, encode
 
 
 def _config(name: str) -> CreatableTopicConfigs:

@@ -56,7 +56,7 @@ class LoggedErrors(logging.Handler):
 
 
 class _Connection:
-    """A connection that nobody reads."""
+    """A connection without a reader."""
 
     peer = Peer(host="127.0.0.1", port=1, listener="CONTROLLER")
     findings = ConnectionFindings()
@@ -132,10 +132,10 @@ class ServedController:
         self._driver: Driver | None = None
 
     def serve(self, frame: bytes) -> Exchange:
-        """Serves one frame. Returns it with its answer, if it has one after a few turns.
+        """Serves one frame. Returns it with its response, if there is one after a few turns.
 
         Raises:
-            AssertionError: the controller logged an error, ended, or gave an answer that does not decode.
+            AssertionError: the controller logged an error, ended, or sent a response that does not decode.
         """
         logger = logging.getLogger("quorate_controller")
         level = logger.level
@@ -177,7 +177,7 @@ class ServedController:
             turns += 1
         exchange.abandon()
         if exchange.answer is not None:
-            _check_answer(frame, bytes(exchange.answer))
+            _check_response(frame, bytes(exchange.answer))
         return exchange
 
     async def _start(self) -> None:
@@ -220,8 +220,8 @@ def format_disk(now_ms: int) -> SimulatedDisk:
     return disk
 
 
-def _check_answer(frame: bytes, answer: bytes) -> None:
-    (payload,) = FrameDecoder().feed(answer)
+def _check_response(frame: bytes, response: bytes) -> None:
+    (payload,) = FrameDecoder().feed(response)
     request = parse_request(frame, {**SERVED_APIS, **EXTENSION_APIS, **CONTROLLER_READ_APIS})
     version = 0 if request.unsupported_version is not None else request.version
     correlation_id, _ = decode_response(request.api, version, payload)

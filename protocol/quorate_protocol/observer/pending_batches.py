@@ -14,7 +14,7 @@ class _Held(NamedTuple):
     data: bytes
 
 
-class Fetched:
+class PendingBatches:
     """Batches after `start`, in order and without gaps; kept as bytes until they are committed."""
 
     def __init__(self, start: Position) -> None:

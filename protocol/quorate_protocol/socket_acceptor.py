@@ -24,14 +24,13 @@ ACCEPTS_PER_TURN: Final = 16
 
 
 class SocketAcceptor:
-    """Listens on all addresses of a host and gives each accepted socket to `take`.
+    """Listens on all addresses of a host and gives each accepted socket to `accept`.
 
-    `take` gets a socket and its address, owns the socket, and returns for how many seconds no other connection may be
-    accepted.
+    `accept` gets a socket, which it owns, and its address. It returns a pause in seconds before the next accept.
     """
 
-    def __init__(self, take: Callable[[socket.socket, tuple[str, int]], float]) -> None:
-        self._take = take
+    def __init__(self, accept: Callable[[socket.socket, tuple[str, int]], float]) -> None:
+        self._accept = accept
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._pause: asyncio.TimerHandle | None = None
@@ -90,7 +89,7 @@ class SocketAcceptor:
                 self._pause_for(ACCEPT_PAUSE_S)
                 return
             accepted.setblocking(False)
-            delay_s = self._take(accepted, address)
+            delay_s = self._accept(accepted, address)
             if delay_s > 0:
                 self._pause_for(delay_s)
                 return

@@ -1,4 +1,4 @@
-"""Answers of other nodes, behind the decoder: to raft, an observer, a client, and the choice of versions."""
+"""Responses of other nodes, behind the decoder: to raft, an observer, a client, and the choice of versions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
 _ROUNDS_MAX: Final = 3
 
 
-def _answered(data: bytes) -> tuple[Api, Any] | None:
+def _response_of(data: bytes) -> tuple[Api, Any] | None:
     """The canonical response; the first two bytes are API and version. None if there is no such version."""
     api = APIS.get(data[0]) if len(data) > 1 else None
     if api is None or not api.is_supported(data[1]):
@@ -36,7 +36,7 @@ def _answered(data: bytes) -> tuple[Api, Any] | None:
 
 def _translate(data: bytes) -> None:
     """Any of its exceptions fails the request of the peer, and only that."""
-    found = _answered(data)
+    found = _response_of(data)
     if found is not None and found[0].key in _RAFT:
         response_from_wire(found[1])
 
@@ -50,8 +50,8 @@ _RAFT: Final = frozenset(
 
 
 def _observe(data: bytes) -> None:
-    """The same answer again and again, as a controller that went mad gives it."""
-    found = _answered(data)
+    """The same response to each request, as from a defective controller."""
+    found = _response_of(data)
     if found is None or found[0].key not in (ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT):
         return
     observer = Observer((Endpoint("h", 9092),), ObserverConfig())
@@ -64,7 +64,7 @@ def _observe(data: bytes) -> None:
 
 
 def ask_response(request: object) -> type:
-    """The class of the answer to a request."""
+    """The class of the response to a request."""
     fetched = APIS[ApiKey.FETCH]
     return (
         fetched.canonical_response
@@ -74,7 +74,7 @@ def ask_response(request: object) -> type:
 
 
 def _negotiate(data: bytes) -> None:
-    """A peer that answers each ApiVersions with the same bytes behind the right correlation id."""
+    """A peer that responds to each ApiVersions with the same bytes behind the right correlation id."""
     connection, negotiation = ClientConnection("c"), Negotiation("cluster", 3)
     for _ in range(_ROUNDS_MAX):
         correlation_id = connection.next_correlation_id
@@ -97,7 +97,7 @@ def _version_for(choose: Callable[[Api], int], api: Api) -> None:
     assert api.is_supported(version)
 
 
-def _answers_of(keys: frozenset[ApiKey]) -> Callable[[], Iterator[bytes]]:
+def _responses_to(keys: frozenset[ApiKey]) -> Callable[[], Iterator[bytes]]:
     def good() -> Iterator[bytes]:
         for captured_exchange in captured_exchanges():
             if captured_exchange.api.key in keys:
@@ -165,7 +165,7 @@ def release() -> None:
 
 def _call(data: bytes) -> None:
     """What a method makes of a response that decodes: a value, or an error of the client."""
-    found = _answered(data)
+    found = _response_of(data)
     call = _CALLS.get(ApiKey(found[0].key)) if found is not None else None
     if found is None or call is None:
         return
@@ -178,16 +178,16 @@ async def _awaited(result: Awaitable[object]) -> object:
     return await result
 
 
-def answer_targets() -> Iterator[Target]:
-    """Answers, as a controller, an observer and a client take them."""
+def response_targets() -> Iterator[Target]:
+    """Responses, as a controller, an observer and a client process them."""
     refusals = (ProtocolError,)
-    yield Target(name="peers", read=_translate, good=_answers_of(_RAFT), refusals=refusals)
+    yield Target(name="peers", read=_translate, good=_responses_to(_RAFT), refusals=refusals)
     yield Target(
         name="observers",
         read=_observe,
-        good=_answers_of(frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))),
+        good=_responses_to(frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))),
         refusals=refusals,
     )
     calls = frozenset(_CALLS)
-    yield Target(name="calls", read=_call, good=_answers_of(calls), refusals=(*refusals, AdminError))
+    yield Target(name="calls", read=_call, good=_responses_to(calls), refusals=(*refusals, AdminError))
     yield Target(name="negotiations", read=_negotiate, good=_version_lists, refusals=refusals)
