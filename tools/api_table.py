@@ -21,10 +21,10 @@ from quorate_protocol.kafka.apis import (
     CONTROLLER_READ_APIS,
     EXTENSION_APIS,
     SERVED_APIS,
-    HandledBy,
     Api,
     ApiKey,
     ExtensionKey,
+    HandledBy,
 )
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 

@@ -12,8 +12,8 @@ from quorate_protocol.kafka.apis import (
     CONTROLLER_READ_APIS,
     EXTENSION_APIS,
     SERVED_APIS,
-    HandledBy,
     ApiKey,
+    HandledBy,
 )
 from quorate_protocol.wire.server import parse_head, parse_request
 
