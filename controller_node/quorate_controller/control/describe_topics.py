@@ -26,7 +26,7 @@ from quorate_protocol.kafka.generated.describe_topic_partitions_response import 
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from quorate_protocol.kafka.topics import INTERNAL_TOPICS
+from quorate_protocol.kafka.metadata_log import INTERNAL_TOPICS
 
 from quorate_controller.control.api import ControlResult, RequestContext, invalid_request
 from quorate_controller.control.steps import ITEM, LOOK, StepBudget

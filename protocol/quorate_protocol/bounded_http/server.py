@@ -39,6 +39,7 @@ REFUSED_PAUSE_S: Final = 0.01
 KEPT_ALIVE_S: Final = 3600.0
 SEND_BUFFER_BYTES: Final = 256 * 1024
 SWEEP_S: Final = 0.5
+CACHED_S: Final = 1.0
 SHUTDOWN_S_MAX: Final = 1.0
 LINGERING_S: Final = 1.0
 """For how long the rest of a refused body is read, so that the client sees the response."""
@@ -264,6 +265,24 @@ class Stream:
         await writer.write(data)
         await writer.drain()
         self._places.enter(self._place, State.STREAMING, loop.time())
+
+
+class CachedPage:
+    """Renders a page at most once a second for all its clients. `clock` is monotonic, in seconds."""
+
+    def __init__(self, render: Callable[[], bytes], clock: Callable[[], float]) -> None:
+        self._render = render
+        self._clock = clock
+        self._page = b""
+        self._rendered_s: float | None = None
+
+    def get(self) -> bytes:
+        """Return the page, which is up to a second old."""
+        now_s = self._clock()
+        if self._rendered_s is None or now_s - self._rendered_s >= CACHED_S:
+            self._page = self._render()
+            self._rendered_s = now_s
+        return self._page
 
 
 class _Connection(asyncio.Protocol):

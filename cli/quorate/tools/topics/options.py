@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
-from quorate_protocol.kafka.topics import INTERNAL_TOPICS
+from quorate_protocol.kafka.metadata_log import INTERNAL_TOPICS
 
 from quorate.console import INT32_MAX, UsageError, parse_ids
 from quorate.console.jopt import one_action, only_with, refuse, require

@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from quorate_protocol.bounded_http.kept_page import KEPT_S, KeptPage
 from quorate_protocol.bounded_http.places import (
     ADDRESSES_MAX,
     HttpBounds,
@@ -12,6 +11,7 @@ from quorate_protocol.bounded_http.places import (
     Place,
     State,
 )
+from quorate_protocol.bounded_http.server import CACHED_S, CachedPage
 
 SCRAPER = "10.0.0.1"
 
@@ -167,7 +167,7 @@ def test_a_page_is_rendered_once_a_second() -> None:
         count += 1
         return b"%d" % count
 
-    page = KeptPage(render, lambda: now_s)
+    page = CachedPage(render, lambda: now_s)
     assert [page.get() for _ in range(3)] == [b"1"] * 3
-    now_s += KEPT_S
+    now_s += CACHED_S
     assert page.get() == b"2"

@@ -28,7 +28,7 @@ from quorate_protocol.observer import (
     SnapshotLoaded,
     Truncated,
 )
-from quorate_protocol.observer.pending_batches import PendingBatches
+from quorate_protocol.observer.observer import PendingBatches
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.wire.client import encode_request
 
