@@ -99,7 +99,7 @@ class KRaftVersionUpgrade:
 class ControlResult:
     """A decision: records to append, and the response to give once they are committed.
 
-    `response` is a canonical kio response, or None when nobody asked (ticks, activation). A result without
+    `response` is a canonical response, or None when nobody asked (ticks, activation). A result without
     records is a read, answered once everything that it saw is committed.
     """
 

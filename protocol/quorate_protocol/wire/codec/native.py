@@ -1,8 +1,8 @@
 """The functions of each class: those of the extension ``quorate_native`` where it is installed, else those in Python.
 
-The extension is a folder of its own, `native/`. Its functions are several times as fast, and they never refuse: what
-is unusual or malformed they leave to the function in Python of the same class, which returns or raises as ever. So
-values, errors and their texts do not depend on the extension.
+The extension is built from `native/`. Its functions are several times as fast. They leave unusual and malformed input
+to the Python function of the same class, which returns or raises. So values, errors and their texts do not depend on
+the extension.
 """
 
 import os
@@ -25,7 +25,7 @@ __all__ = ("CODEC", "CODEC_REASON", "SWITCH", "NativeCodecs", "extension", "load
 SWITCH: Final = "QUORATE_NATIVE"
 """The environment variable that turns the extension off."""
 _INTERFACE: Final = 2
-"""Which arguments the extension's functions take: that of `native/src/lib.rs` has to be the same."""
+"""The version of the extension's interface, also in `native/src/lib.rs`."""
 
 
 def load(environment: Mapping[str, str]) -> tuple[Any, str]:
@@ -47,7 +47,7 @@ class NativeCodecs:
     """The codecs of the extension, each made at the first use of its class."""
 
     def __init__(self, extension: Any, readers: Mapping[Any, Reader], writers: Mapping[Any, Writer]) -> None:
-        """``readers`` and ``writers`` have the functions in Python which decide where a native one gives up."""
+        """``readers`` and ``writers`` are the functions in Python, for input that a native one leaves to them."""
         self._codec = extension.Codec
         self.converters = extension.Converters(
             known_uuid, uuid.UUID, error_code_of, MILLISECOND, duration, instant, timestamp, SharedArray

@@ -1,4 +1,4 @@
-"""Values of fields, read from bytes that a peer controls, and every refusal: what all readers call."""
+"""Reading of field values from bytes that a peer controls, with all refusals; generated and native readers use it."""
 
 import struct
 import uuid

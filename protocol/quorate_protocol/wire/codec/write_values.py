@@ -1,4 +1,4 @@
-"""Values of fields, written to a buffer, and every refusal: what all writers call."""
+"""Writing of field values to a buffer, with all refusals; generated and native writers use it."""
 
 import struct
 from collections.abc import Callable, Mapping
