@@ -1,14 +1,11 @@
 """The authorizer decides what Kafka's StandardAuthorizer decides, and reads blocks of addresses as Kafka does."""
 
-import shutil
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from uuid import UUID
 
 import pytest
-from kit.kafka import jars_of
+from kit.java.programs import run_java
 from quorate_controller.security.authorizer import Action, Authorizer
 from quorate_controller.security.hosts import check_block, is_in_block, java_address
 from quorate_protocol.image import MetadataImage
@@ -16,7 +13,6 @@ from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
-PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "AuthorizerDecisions.java"
 ROUNDS, ACLS_MAX, QUESTIONS = 60, 40, 50
 NAMES = ("*", "a", "ab", "abc", "abcd", "abd", "b", "ba", "a.b", "A")
 PRINCIPALS = ("User:alice", "User:bob", "User:*", "Group:alice", "User:eve:x", "User:")
@@ -66,20 +62,9 @@ pytestmark = pytest.mark.integration
 
 
 def kafkas_decisions(commands: Sequence[Sequence[object]]) -> list[str]:
-    """What Kafka's classes print for commands, a line for each question."""
-    if shutil.which("java") is None:
-        pytest.skip("java is missing: install a JRE, version 17 or later")
-    classpath = str(jars_of(NEWEST_RELEASE) / "*")
-    lines = "".join("\t".join(map(str, command)) + "\n" for command in commands)
-    run = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(PROGRAM)],
-        input=lines,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return run.stdout.splitlines()
+    """A line for each question in the commands."""
+    lines = ("\t".join(map(str, command)) for command in commands)
+    return run_java("AuthorizerDecisions", NEWEST_RELEASE, lines=lines)
 
 
 def any_acls(rng: Random) -> list[AccessControlEntry]:

@@ -1,12 +1,9 @@
 """Our tables of releases, feature levels, errors and forwarded APIs are what Kafka's classes say."""
 
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from kit.kafka import jars_of
+from kit.java.programs import run_java
 from kit.releases import RELEASES
 from quorate_protocol import features
 from quorate_protocol.errors import error_code_of
@@ -15,7 +12,6 @@ from quorate_protocol.kafka.releases import RELEASES as ROWS
 from quorate_protocol.records.framing import record_version_for
 from quorate_protocol.records.generated import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
 
-PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "ReleaseFacts.java"
 NAMES = [
     "3.3",
     "3.9.2",
@@ -46,12 +42,7 @@ def release(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def facts(release: str) -> Facts:
     """What ReleaseFacts.java prints, by the first word of its lines."""
-    jars = jars_of(release)
-    if shutil.which("java") is None:
-        pytest.skip("java is missing: install a JRE, version 17 or later")
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(jars / "*"), str(PROGRAM), *NAMES]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    lines = [line.split("\t") for line in printed.splitlines()]
+    lines = [line.split("\t") for line in run_java("ReleaseFacts", release, *NAMES)]
     return lambda kind: [rest for first, *rest in lines if first == kind]
 
 

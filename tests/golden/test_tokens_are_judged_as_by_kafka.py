@@ -1,8 +1,6 @@
 """Tokens of OAUTHBEARER are valid where they are for Kafka's BrokerJwtValidator, and say the same."""
 
 import json
-import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +10,11 @@ from typing import Any
 import jwt
 import pytest
 from kit.issuer import AUDIENCE, ISSUER, Issuer, encoded, new_key, public_jwk, rsa_key, sign
-from kit.kafka import jars_of
+from kit.java.programs import run_java
 from quorate_controller.security.bearer import InvalidTokenError, TokenRules
 from quorate_controller.security.bearer_tokens import parse_keys, validate
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
-PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "TokenVerdicts.java"
 TOKENS = 1_500
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
@@ -31,24 +28,9 @@ RULES = (
 
 
 def kafkas_decisions(commands: Sequence[Sequence[object]]) -> list[str]:
-    """What Kafka's class prints for tokens, a line for each."""
-    if shutil.which("java") is None:
-        pytest.skip("java is missing: install a JRE, version 17 or later")
-    lines = "".join("\t".join(map(str, command)) + "\n" for command in commands)
-    run = subprocess.run(
-        *(
-            [
-                *("java", "-XX:TieredStopAtLevel=1", "-cp", str(jars_of(NEWEST_RELEASE) / "*")),
-                str(PROGRAM),
-            ],
-        ),
-        input=lines,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return run.stdout.splitlines()
+    """A line for each token."""
+    lines = ("\t".join(map(str, command)) for command in commands)
+    return run_java("TokenVerdicts", NEWEST_RELEASE, lines=lines)
 
 
 def verdict(token: str, keys: Any, rules: TokenRules) -> str:
