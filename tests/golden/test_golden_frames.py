@@ -78,7 +78,6 @@ def test_decoding_and_encoding_gives_the_same_bytes(captured: Captured) -> None:
 
 @pytest.mark.parametrize("captured", CAPTURED, ids=identify)
 def test_our_server_and_client_handle_it(captured: Captured) -> None:
-    """The canonical classes hold all that Kafka said."""
     request = parse_request(captured.request)
     client = ClientConnection(request.client_id)
     sent = client.send(request.body, request.version)
@@ -92,7 +91,6 @@ def test_our_server_and_client_handle_it(captured: Captured) -> None:
 
 @pytest.mark.parametrize("captured", [c for c in CAPTURED if c.api.key == FETCH], ids=identify)
 def test_fetched_records_are_whole_batches(captured: Captured) -> None:
-    """What the leader sends is what our replay reads."""
     for topic in captured.response_body.responses:
         for partition in topic.partitions:
             records = partition.records or b""

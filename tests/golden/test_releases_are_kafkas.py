@@ -57,7 +57,6 @@ def test_levels_of_metadata_version(release: str, facts: Facts) -> None:
 
 
 def test_levels_of_other_features(release: str, facts: Facts) -> None:
-    """A release's row, defaults and dependencies."""
     levels = {name: int(level) for name, level in facts("feature")}
     assert levels == ROWS[release].feature_levels
     for name, level, since, needed in facts("level"):
@@ -86,7 +85,6 @@ RECORDS = {
 
 
 def test_what_a_level_can_do(facts: Facts) -> None:
-    """Capabilities begin, and record versions change, where Kafka has it."""
     for name, text, response in facts("capability"):
         level = int(text)
         if name in RECORDS:

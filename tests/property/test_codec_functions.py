@@ -232,7 +232,6 @@ def compared(
 @pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 @pytest.mark.parametrize("part", range(8))
 def test_native_functions_do_what_those_in_python_do(part: int) -> None:
-    """Only the speed shows whether the extension is installed."""
     python_readers, python_writers = Counted(PYTHON_READERS), Counted(PYTHON_WRITERS)
     codecs = NativeCodecs(import_module("quorate_native"), python_readers, python_writers)
     refused = accepted = 0

@@ -308,7 +308,6 @@ def play(random: Random, quorum: Quorum, reader: Reader) -> Reader:
 def test_an_observer_hands_out_what_is_committed_and_all_of_it(
     seed: int, fetch_max: int, held_max: int
 ) -> None:
-    """Whatever happens to a quorum, an observer hands out each committed record once, in order, and no other."""
     random = Random(seed)
     quorum = Quorum()
     config = ObserverConfig(fetch_size_bytes_max=fetch_max, fetched_size_bytes_max=held_max)

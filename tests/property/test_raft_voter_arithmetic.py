@@ -71,7 +71,6 @@ def majorities(voters: VoterSet) -> list[set[ReplicaKey]]:
 
 @given(voter_sets, voters)
 def test_majorities_before_and_after_one_change_share_a_voter(before: VoterSet, voter: Voter) -> None:
-    """Sets one addition or removal apart overlap, by the rule and in fact."""
     added = () if voter.node_id in before.ids else (before.add(voter),)
     for after in (before, *added, *(before.remove(voter.key) for voter in before.voters)):
         if after is None or not before.voters or not after.voters:
@@ -90,7 +89,6 @@ def test_the_rule_lets_one_voter_differ_on_each_side(before: VoterSet, after: Vo
 
 @given(voter_sets, voters)
 def test_additions_and_removals_undo_each_other(voters: VoterSet, voter: Voter) -> None:
-    """Add and remove change one voter, or refuse."""
     if voter.node_id in voters.ids:
         with pytest.raises(RaftSafetyError, match="unique"):
             voters.add(voter)

@@ -158,8 +158,6 @@ def test_own_methods_stay_and_order_is_that_of_the_fields(decorator: Decorator) 
 
 @EITHER
 def test_fields_are_inherited(decorator: Decorator) -> None:
-    """States of raft's roles share fields."""
-
     @decorator(slots=True, kw_only=True)
     class Base:
         epoch: int
@@ -225,5 +223,4 @@ def test_methods_are_compiled_when_they_are_called(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_import_of_a_controller_compiles_few_methods() -> None:
-    """A start does not pay for methods that are not called."""
     assert compiled_texts("import quorate_controller.process") < 100

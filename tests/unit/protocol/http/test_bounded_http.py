@@ -141,7 +141,6 @@ async def test_a_response_is_read_in_time_or_never(start: Start, seen: Seen) -> 
 
 
 async def test_half_requests_keep_nobody_out(start: Start, seen: Seen) -> None:
-    """Strangers hold a bounded number of connections, and newcomers get in."""
     server = await start(connections_max=8, connections_of_address_max=4)
     writers = [(await connect(server, b"GET /p", f"127.0.1.{number % 9}"))[1] for number in range(30)]
     assert await page_of(server) == (200, "page")

@@ -69,7 +69,6 @@ def test_a_request_that_is_served_does_not_give_way(state: State) -> None:
 
 
 def test_a_request_that_waits_for_its_rate_gives_way() -> None:
-    """An address that asks all the time locks no other out."""
     places = Places(connections_max=3)
     for name in "abc":
         places.enter(places.admitted("10.0.0.2", name), State.WAITING)
@@ -105,7 +104,6 @@ def test_a_stream_lasts() -> None:
 
 
 def test_requests_of_an_address_wait_for_their_rate() -> None:
-    """The pages leave the event loop to the quorum."""
     places = Places(requests_of_address_per_s_max=10.0)
     hungry, modest = places.admitted("10.0.0.2"), places.admitted(SCRAPER)
     delays = [places.places.delay_s(hungry, places.now_s) for _ in range(13)]

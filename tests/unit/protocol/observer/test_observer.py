@@ -138,7 +138,6 @@ def test_requests_fit_into_the_versions_that_controllers_have(version: int, obse
 
 
 def test_it_goes_where_it_is_sent_without_delay_once() -> None:
-    """The leader is found fast, and no node is asked without a pause."""
     observer = Observer((A, B), ObserverConfig(retry_backoff_ms=100, retry_backoff_max_ms=300))
     observer.next_ask(0)
     events = observer.receive(response(ErrorCode.fenced_leader_epoch, endpoint=C))
@@ -191,7 +190,6 @@ def test_a_lost_connection_leads_to_the_next_address(observer: Observer) -> None
     ids=["earlier epoch", "unknown epoch", "two leaders in an epoch"],
 )
 def test_answers_of_the_past_are_not_believed(observer: Observer, stale: Any) -> None:
-    """A node that lags behind can't lead us back."""
     observer.next_ask(0)
     assert observer.receive(stale) == ()
     assert observer.position.offset == 10

@@ -122,7 +122,6 @@ async def test_a_response_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_response_takes_bounded_time(
     monkeypatch: pytest.MonkeyPatch, timeouts: dict[str, int]
 ) -> None:
-    """An endpoint that sends a byte now and then holds nothing for long."""
     monkeypatch.setattr(fetching, "TIMEOUT_S", 0.05)
     ended = asyncio.Event()
 

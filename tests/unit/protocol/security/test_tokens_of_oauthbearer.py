@@ -180,7 +180,6 @@ def has(keeper: TokenKeeper, value: str) -> bool:
 async def test_a_keeper_follows_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A renewed file is read again, and a missing one is logged once."""
     monkeypatch.setattr(tokens, "FILE_INTERVAL_S", 0.001)
     issuer, file = Issuer.with_keys("ES256"), tmp_path / "token"
     keeper = TokenKeeper(OAuthLogin(file=str(file), retry_backoff_ms=1))

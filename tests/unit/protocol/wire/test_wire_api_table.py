@@ -50,7 +50,6 @@ def apis_in_jar(release: str) -> tuple[dict[int, ApiRow], set[int]]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_table_has_what_kafka_serves(release: str) -> None:
-    """Keys, names, versions and listeners of each release."""
     expected, on_controller = apis_in_jar(release)
     has = {key: api for key, api in APIS.items() if api.version_max_in(release) is not None}
     assert {

@@ -89,7 +89,6 @@ def test_newer_api_versions_request_is_answerable() -> None:
     ],
 )
 def test_bad_requests_are_typed_errors(frame: bytes, error: type[Exception]) -> None:
-    """A server knows why it closes a connection."""
     with pytest.raises(error):
         parse_request(frame)
 

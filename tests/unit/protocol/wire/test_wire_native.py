@@ -79,7 +79,6 @@ def test_nothing_is_lost_where_it_is_not_installed(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_of_another_release_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old extension never breaks a new Quorate."""
     monkeypatch.setitem(sys.modules, "quorate_native", SimpleNamespace(INTERFACE=0, VERSION="0.0.9"))
     assert load({}) == (None, "quorate_native 0.0.9 has interface 0, 2 is needed")
 
@@ -151,7 +150,6 @@ def test_an_interrupt_is_passed_on() -> None:
 
 @needs_extension
 def test_uuids_are_the_same_objects() -> None:
-    """Ids that repeat in thousands of records take memory once."""
     first, second = (decode(PartitionRecord, encode(PARTITION)) for _ in range(2))
     assert first.topic_id is second.topic_id
     assert first.topic_id == PARTITION.topic_id
@@ -180,7 +178,6 @@ def test_classes_that_make_their_own_instances_are_refused() -> None:
 
 @needs_extension
 def test_other_threads_run_while_a_long_message_is_read() -> None:
-    """The event loop runs while a long request is parsed in a thread."""
     long = encode(replace(QUOTA, entity=QUOTA.entity * 1_000_000))
     read, begun, done, turns = readers[ClientQuotaRecord], Event(), Event(), 0
 
