@@ -1,8 +1,7 @@
 """Functions that are generated from an entity class.
 
-The function of a class has statements for each of its fields, in wire order, and looks nothing up. It takes 0.3 to
-0.6 of the time of a list of closures, one for each field. Long or rare cases and all refusals are in functions that
-it calls. A function is generated at its first call, that of a struct
+The function of a class has statements for each of its fields, in wire order, and looks nothing up. Long or rare cases
+and all refusals are in functions that it calls. A function is generated at its first call, that of a struct
 too, since most messages have few of their structs. Its source is kept in ``linecache``: tracebacks show its lines,
 profiles name the class, and ``print(inspect.getsource(readers[ForgottenTopic]))`` prints it. The reader of a struct
 with a string and an array of numbers, in a flexible version::

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import pytest
 from kio.serial import entity_reader, entity_writer
-from kio.static.constants import EntityType
 from quorate_protocol.errors import (
     ArrayTooLong,
     ErrorCode,
@@ -57,7 +56,6 @@ TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
 class Inner:
     """A struct inside a message."""
 
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     name: str = field(metadata={"kafka_type": "string"})
@@ -68,7 +66,6 @@ class Inner:
 class Flexible:
     """One field of each kind, in a flexible version."""
 
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     flag: bool = field(metadata={"kafka_type": "bool"})
@@ -93,7 +90,6 @@ class Flexible:
 class Legacy:
     """The same in a version from before KIP-482."""
 
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = False
     text: str | None = field(metadata={"kafka_type": "string"})
