@@ -203,7 +203,7 @@ def _make(
     annotations: dict[str, Any] = {}
     namespace: dict[str, Any] = {
         "__annotations__": annotations,
-        "__module__": __name__,
+        "__module__": f"quorate_protocol.kafka.generated.{snake_case(schema['name'])}",
         "__version__": version,
         "__flexible__": version in Versions.parse(schema["flexibleVersions"]),
     }
