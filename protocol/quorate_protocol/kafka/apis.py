@@ -9,7 +9,7 @@ Message classes are imported, or made (:mod:`.schemas`), when they are first use
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import Field, field, replace
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from functools import cache
@@ -43,6 +43,7 @@ EntityClass = type[Any]
 class Payload(Protocol):
     """A request or response."""
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     __version__: ClassVar[int]
     __flexible__: ClassVar[bool]
     __api_key__: ClassVar[int]

@@ -214,7 +214,7 @@ def _make(
         if each.is_array:
             annotation = tuple[annotation, ...]
         annotations[each.name] = annotation | None if each.is_nullable else annotation
-        metadata = {} if each.is_struct else {"kafka_type": each.kafka_type}
+        metadata: dict[str, object] = {} if each.is_struct else {"kafka_type": each.kafka_type}
         if each.tag is not None:
             metadata["tag"] = each.tag
         default = structs[each.kafka_type]() if each.default is EMPTY_STRUCT else each.default

@@ -73,10 +73,11 @@ def around_elements(entity: object, array: str, count: int) -> tuple[bytearray, 
     Returns:
         what precedes them, their number included, and what follows them.
     """
-    field, write_before, write_after = _writers_around(type(entity), array)
+    entity_type: EntityClass = type(entity)
+    field, write_before, write_after = _writers_around(entity_type, array)
     before, after = bytearray(), bytearray()
     write_before(before, entity)
-    write_count(before, count, field, is_compact=type(entity).__flexible__)  # type: ignore[attr-defined]
+    write_count(before, count, field, is_compact=entity_type.__flexible__)
     write_after(after, entity)
     return before, after
 

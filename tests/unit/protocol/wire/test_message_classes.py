@@ -1,10 +1,10 @@
 """Message classes of each version against kio's, which are generated from the same schemas by other code."""
 
 from dataclasses import MISSING
-from importlib import import_module
 from typing import Any
 
 import pytest
+from kit.kio_oracle import RENAMED, kios_class
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
 from quorate_protocol.kafka.generated.leader_change_message import LeaderChangeMessage
@@ -12,23 +12,8 @@ from quorate_protocol.kafka.generated.request_header import RequestHeader
 from quorate_protocol.kafka.generated.response_header import ResponseHeader
 from quorate_protocol.kafka.generated.snapshot_header_record import SnapshotHeaderRecord
 from quorate_protocol.kafka.generated.voters_record import VotersRecord
-from quorate_protocol.kafka.schemas import older_classes, snake_case
+from quorate_protocol.kafka.schemas import older_classes
 from quorate_protocol.wire.schema import schema_of
-
-RENAMED = {
-    "acceptable_recovery_lag_legacy": "acceptable_recovery_lag",
-    "generation_id_or_member_epoch": "generation_id",
-}
-"""Names of fields in Kafka 4.4 -> in the release that kio has."""
-
-
-def kios_class(name: str, version: int, kind: str) -> Any:
-    """kio's class; None where kio has no such version."""
-    folder = snake_case(name.removesuffix(kind.capitalize()) if kind in ("request", "response") else name)
-    try:
-        return getattr(import_module(f"kio.schema.{folder}.v{version}.{kind}"), name)
-    except ModuleNotFoundError:
-        return None
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
