@@ -10,9 +10,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.generated.create_acls_request import AclCreation, CreateAclsRequest
 from quorate_protocol.security.jaas import format_jaas
 
 from benchmarks.broker import HeartbeatingBroker, heartbeat_request, registration_request
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from benchmarks.quorum import Implementation
 

@@ -6,9 +6,13 @@ import threading
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
 
 from benchmarks.client import Connection

@@ -7,15 +7,21 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
-from kio.schema.errors import ErrorCode
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-from kio.schema.types import TopicName
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
+from quorate_protocol.kafka.generated.sasl_authenticate_request import SaslAuthenticateRequest
+from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC
 from quorate_protocol.security.dialogues import PlainDialogue
 from quorate_protocol.wire.client import ClientConnection, encode_request
@@ -24,7 +30,7 @@ from quorate_protocol.wire.frames import encode_frame
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
 CLIENT_ID: Final = "quorate-bench"
 RECEIVE_BYTES: Final = 256 * 1024
@@ -124,7 +130,7 @@ class Connection:
 def describe_quorum(address: tuple[str, int]) -> Any:
     """What the active controller says of the metadata log: epoch, high watermark, voters. Raises OSError."""
     partition = PartitionData(partition_index=METADATA_PARTITION)
-    topic = TopicData(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,))
+    topic = TopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
     with Connection(address, timeout_seconds=10.0) as connection:
         response = connection.ask(DescribeQuorumRequest(topics=(topic,)))
     (described,) = response.topics[0].partitions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import psutil
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from benchmarks.broker import BROKER_ID, heartbeat_request, registration_request
 from benchmarks.client import Connection, decode_response, describe_quorum, request_frame
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from kio.schema.create_topics.v7.request import CreateTopicsRequest
     from quorate_operator.runtime.local.stock_kafka import Kafka
+    from quorate_protocol.kafka.generated.create_topics_request import CreateTopicsRequest
 
     from benchmarks.figures import Figures
     from benchmarks.load import Load

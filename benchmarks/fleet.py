@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import psutil
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v18.request import ReplicaState
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.fetch_request import ReplicaState
 from quorate_protocol.observer.events import Position
 from quorate_protocol.observer.wire import fetch_request, read_fetch
 from quorate_protocol.records.batch import decode_batches
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from multiprocessing.connection import Connection as Pipe
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from benchmarks.quorum import Quorum
 

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kio.schema.create_topics.v7.request import CreatableTopic
+    from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic
 
     from benchmarks.figures import Figures
     from benchmarks.fleet import Fleet, Sample

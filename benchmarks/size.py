@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
-from kio.schema.create_topics.v7.request import CreateTopicsRequest
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from quorate_protocol.kafka.generated.create_topics_request import CreateTopicsRequest
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 
 from benchmarks import tables
 from benchmarks.client import Connection, describe_quorum

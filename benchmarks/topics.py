@@ -6,22 +6,21 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, ApiKey, api_of
+from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 from benchmarks.client import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kio.schema.envelope.v0.response import EnvelopeResponse
+    from quorate_protocol.kafka.generated.envelope_response import EnvelopeResponse
 
     from benchmarks.quorum import Quorum
 

@@ -21,10 +21,10 @@ from quorate_protocol.kafka.apis import (
     CONTROLLER_READ_APIS,
     EXTENSION_APIS,
     SERVED_APIS,
-    AnsweredBy,
     Api,
     ApiKey,
     ExtensionKey,
+    HandledBy,
 )
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
@@ -50,10 +50,10 @@ answer differs on purpose, [protocol-differences.md](../protocol-differences.md)
 """
 
 _SERVED_BY: Final = {
-    AnsweredBy.ACTIVE_CONTROLLER: "active controller",
-    AnsweredBy.ANY_CONTROLLER: "any controller",
-    AnsweredBy.RAFT: "Raft",
-    AnsweredBy.LISTENER: "listener",
+    HandledBy.ACTIVE_CONTROLLER: "active controller",
+    HandledBy.ANY_CONTROLLER: "any controller",
+    HandledBy.RAFT: "Raft",
+    HandledBy.LISTENER: "listener",
 }
 
 _CONFIGS: Final = "on a topic or group, or on the cluster for other resources"
@@ -282,7 +282,7 @@ def _extension() -> str:
 
 
 def _row(api: Api, captured: Mapping[int, str]) -> str:
-    assert api.answered_by is not None
+    assert api.handled_by is not None
     versions = _versions(api)
     client, test = DRIVERS[api.key]
     cells = (

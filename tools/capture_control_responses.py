@@ -21,13 +21,13 @@ from typing import Any
 from uuid import UUID
 
 from generated import version_of
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4 import request as registration
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.describe_configs.v4 import request as describe_configs
-from kio.schema.incremental_alter_configs.v1 import request as alter_configs
-from kio.schema.update_features.v2 import request as update_features
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.kafka.generated import broker_registration_request as registration
+from quorate_protocol.kafka.generated import create_topics_request as create_topics
+from quorate_protocol.kafka.generated import describe_configs_request as describe_configs
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as alter_configs
+from quorate_protocol.kafka.generated import update_features_request as update_features
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from quorate_protocol.kafka.releases import RELEASES, Release
 from quorate_protocol.properties import format_properties
 from quorate_protocol.wire.client import ClientConnection

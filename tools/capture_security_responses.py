@@ -12,15 +12,14 @@ from typing import Any
 
 from capture_control_responses import FOLDER, PROPERTIES, Controller, render, running_controller
 from generated import version_of
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.kafka.releases import RELEASES
 from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 from security_questions import TOKEN_SECRET, Caller, ask_all
 
 SETTINGS = PROPERTIES | {"delegation.token.secret.key": TOKEN_SECRET}

@@ -48,8 +48,8 @@ def _from_jars(found: Mapping[str, Kafka]) -> dict[str, list[str]]:
     java = next(kafka.java for kafka in found.values())
     from_messages = {"generate_records.py": jars} if NEWEST_RELEASE in found else {}
     newest = found.get(NEWEST_RELEASE)
-    texts = {"generate_error_texts.py": ["--jars", str(newest.libs), "--java", java]} if newest else {}
-    return from_messages | texts | {"generate_config_schema.py": [*jars, "--java", java]}
+    codes = {"generate_error_codes.py": ["--jars", str(newest.libs), "--java", java]} if newest else {}
+    return from_messages | codes | {"generate_config_schema.py": [*jars, "--java", java]}
 
 
 def _outdated(commands: Mapping[str, list[str]]) -> list[str]:

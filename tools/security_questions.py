@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.schema.alter_client_quotas.v1 import request as quotas
-from kio.schema.alter_configs.v2 import request as alter_configs
-from kio.schema.alter_user_scram_credentials.v0 import request as scram
-from kio.schema.create_delegation_token.v3 import request as create_token
-from kio.schema.expire_delegation_token.v2 import request as expire_token
-from kio.schema.incremental_alter_configs.v1 import request as incremental_alter_configs
-from kio.schema.renew_delegation_token.v2 import request as renew_token
+from quorate_protocol.kafka.generated import alter_client_quotas_request as quotas
+from quorate_protocol.kafka.generated import alter_configs_request as alter_configs
+from quorate_protocol.kafka.generated import alter_user_scram_credentials_request as scram
+from quorate_protocol.kafka.generated import create_delegation_token_request as create_token
+from quorate_protocol.kafka.generated import expire_delegation_token_request as expire_token
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as incremental_alter_configs
+from quorate_protocol.kafka.generated import renew_delegation_token_request as renew_token
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
 BROKER_LOGGER = 8

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quorate_protocol.kafka.enums import (
+        CLIENT_ID as CLIENT_ID,
+        IP as IP,
+        USER as USER,
         AclOperation as AclOperation,
         AclPermissionType as AclPermissionType,
         ConfigOpType as ConfigOpType,
@@ -109,9 +112,6 @@ if TYPE_CHECKING:
         TopicPartitionReplica as TopicPartitionReplica,
     )
     from quorate_admin.types.quotas import (
-        CLIENT_ID as CLIENT_ID,
-        IP as IP,
-        USER as USER,
         ClientQuotaAlteration as ClientQuotaAlteration,
         ClientQuotaEntity as ClientQuotaEntity,
         ClientQuotaFilter as ClientQuotaFilter,
@@ -147,10 +147,10 @@ _MODULES = {
     "UserScramCredentialUpsertion",
     ".types.partitions": "LogDirDescription PartitionReassignment ReplicaInfo ReplicaLogDirInfo "
     "TopicPartition TopicPartitionReplica",
-    ".types.quotas": "CLIENT_ID IP USER ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter "
-    "ClientQuotaFilterComponent",
+    ".types.quotas": "ClientQuotaAlteration ClientQuotaEntity ClientQuotaFilter ClientQuotaFilterComponent",
     ".types.topics": "CreatedTopic NewPartitions NewTopic PartitionDescription TopicDescription TopicListing",
-    "quorate_protocol.kafka.enums": "AclOperation AclPermissionType ConfigOpType ConfigResourceType "
+    "quorate_protocol.kafka.enums": "CLIENT_ID IP USER "
+    "AclOperation AclPermissionType ConfigOpType ConfigResourceType "
     "ConfigSource ConfigType ElectionType PatternType QuotaMatch "
     "ResourceType ScramMechanism UpgradeType",
 }

@@ -75,9 +75,7 @@ class ServerError(AdminError):
     """
 
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
-        from quorate_protocol.kafka.error_texts import error_text  # noqa: PLC0415 - most runs have no error
-
-        text = message or error_text(error_code)
+        text = message or error_code.text
         super().__init__(f"{error_code.name.upper()}{f': {text}' if text else ''}")
         self.error_code = error_code
         self.message = message

@@ -14,9 +14,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
 from quorate_protocol.errors import UnsupportedVersion
 from quorate_protocol.kafka.apis import ApiKey
+from quorate_protocol.kafka.generated.alter_client_quotas_request import AlterClientQuotasRequest
 
 from quorate_controller.control.client_quotas import host_names
 from quorate_controller.node.events import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Generator, Iterable
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.node import ControllerNode, Effects, OwnRequest
     from quorate_controller.node.events import (

@@ -1,10 +1,10 @@
-"""What counts as one address where connections, requests or failed logins are counted by address."""
+"""The address by which connections, requests and failed logins are counted."""
 
 import ipaddress
 from typing import Final
 
 NETWORK_BITS: Final = 64
-"""A machine with one address of IPv6 usually has all addresses of its network."""
+"""A host with one address of IPv6 usually has all addresses of its network."""
 
 
 def counted_address(host: str) -> str:

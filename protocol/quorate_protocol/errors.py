@@ -5,12 +5,9 @@ Each carries the Kafka error code for the response. A mistake of our own is an `
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.error_codes import ErrorCode
 
 __all__ = (
-    "CONTROLLER_ID_NOT_REGISTERED",
-    "GROUP_DELETION_FAILED",
-    "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
     "ArrayTooLong",
     "CorruptBatch",
     "ErrorCode",
@@ -29,35 +26,7 @@ __all__ = (
 )
 
 
-def _add_error_code(name: str, number: int, *, retriable: bool) -> ErrorCode:
-    """Add a member to kio's closed enum, so that a code newer than kio is of the same type as all others."""
-    if number in ErrorCode._value2member_map_:
-        return ErrorCode(number)
-    code = int.__new__(ErrorCode, number)
-    code._name_ = name
-    code._value_ = number
-    code.retriable = retriable
-    ErrorCode._value2member_map_[number] = code
-    ErrorCode._member_map_[name] = code
-    return code
-
-
-GROUP_DELETION_FAILED: Final = _add_error_code("group_deletion_failed", 134, retriable=False)
-STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: Final = _add_error_code(
-    "streams_topology_description_update_failed", 135, retriable=False
-)
-CONTROLLER_ID_NOT_REGISTERED: Final = _add_error_code("controller_id_not_registered", 136, retriable=False)
-"""The errors of Kafka 4.4 (KIP-1331, KIP-1312)."""
-
-_CODES_BY_NUMBER: Final[dict[int, ErrorCode]] = {
-    int(code): code
-    for code in (
-        *ErrorCode,
-        GROUP_DELETION_FAILED,
-        STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED,
-        CONTROLLER_ID_NOT_REGISTERED,
-    )
-}
+_CODES_BY_NUMBER: Final[dict[int, ErrorCode]] = {int(code): code for code in ErrorCode}
 
 
 def error_code_of(number: int) -> ErrorCode:
@@ -100,7 +69,7 @@ class UnsupportedVersion(ProtocolError):  # noqa: N818
 
 
 class ValueTooLong(ProtocolError):  # noqa: N818
-    """A value that is longer than Kafka's messages and records may have: nobody could read it."""
+    """A value that is longer than Kafka's messages and records may have: readers refuse it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_request, message)

@@ -1,4 +1,4 @@
-"""Files of a user: those that are named are read at once, up to a size; those that are made are kept in a cache."""
+"""Files that a user names, read up to a size, and the folder of cached files."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -2,7 +2,7 @@ r"""Regular expressions in the syntax of Java (java.util.regex.Pattern), as Pyth
 
 Both languages write much alike that means something else: `.` and `$` know other line ends in Java, `\v` is a class
 there, brackets within a class are a union, and `\b` differs between releases. An expression is therefore parsed as
-Java parses it, and written anew: characters and classes as explicit sets of code points, the rest in Python's words.
+Java parses it, and rewritten: characters and classes as explicit sets of code points, the rest in Python's words.
 What both can't do alike is refused with its position: `\b` (unless all texts are ASCII), `\G`, `\R`, `\X`, unions and
 intersections of classes, most of `\p{...}`, flags other than `i` and `s` or in the middle of a group, and groups
 within possessive repetitions.
@@ -412,7 +412,7 @@ def _unquoted(text: str) -> list[_Character]:
             is_literal = True
             at += 2
         elif not is_literal and pair[0] == "\\":
-            characters += [_Character(one, is_literal=False) for one in pair]
+            characters += [_Character(unit, is_literal=False) for unit in pair]
             at += 2
         else:
             characters.append(_Character(text[at], is_literal))

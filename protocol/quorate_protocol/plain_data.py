@@ -4,8 +4,8 @@ A controller imports some 450 classes of data and calls few of their methods. Th
 each class at import, which was half of the processor time of a controller's start. Here a class costs its fields. The
 `__init__` of a frozen class sets slots directly, in half the time that the standard library's takes.
 
-`fields`, `replace`, `asdict` and pickle work as with a class of the standard library. A class may inherit from one
-that was made here. One without slots is made by the standard library.
+`fields`, `replace`, `asdict`, pickle and `inspect.signature` work as with a class of the standard library. A class
+may inherit from one that was made here. One without slots is made by the standard library.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def _make(cls: type, *, frozen: bool, kw_only: bool, eq: bool, order: bool) -> t
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # or the standard library makes a text from the signature, by `inspect`
     made: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
-    methods: dict[str, object] = {"__init__": _later(made, "__init__", _frozen_init if frozen else _init)}
+    methods: dict[str, object] = {
+        "__init__": _later(made, "__init__", _frozen_init if frozen else _init),
+        "__signature__": _SIGNATURE,
+    }
     if not has_repr:
         methods["__repr__"] = _repr
     if eq and not has_eq:
@@ -113,7 +116,7 @@ def _init_source(cls: type, assign: Callable[[str, str], str], values: dict[str,
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = [*positional, *(["*", *named] if named else [])]
-    return "".join(f", {one}" for one in parameters), "\n ".join(body or ["pass"]), values
+    return "".join(f", {parameter}" for parameter in parameters), "\n ".join(body or ["pass"]), values
 
 
 def _compare(sign: str, cls: type) -> Source:
@@ -161,6 +164,35 @@ def _set_state(self: Any, state: list[object]) -> None:
         object.__setattr__(self, field.name, value)
 
 
+class _Signature:
+    """The parameters of a class for `inspect.signature` and `help`, which import `inspect`."""
+
+    def __get__(self, instance: object, owner: type) -> object:
+        from inspect import Parameter, Signature  # noqa: PLC0415 - takes milliseconds, and few processes ask
+
+        return Signature(
+            sorted(
+                (
+                    Parameter(
+                        field.name,
+                        Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
+                        default=Parameter.empty if (default := _default(field)) is MISSING else default,
+                        annotation=field.type,
+                    )
+                    for field in _fields(owner)
+                    if field.init
+                ),
+                key=lambda parameter: parameter.kind,
+            ),
+            return_annotation=None,
+        )
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    return field.default_factory if field.default is MISSING else field.default
+
+
+_SIGNATURE = _Signature()
 _SIGNS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 _FROZEN: dict[str, object] = {
     "__setattr__": _refuse_to_set,

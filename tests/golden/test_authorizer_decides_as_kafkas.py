@@ -1,14 +1,11 @@
 """The authorizer decides what Kafka's StandardAuthorizer decides, and reads blocks of addresses as Kafka does."""
 
-import shutil
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from uuid import UUID
 
 import pytest
-from kit.kafka import jars_of
+from kit.java.programs import run_java
 from quorate_controller.security.authorizer import Action, Authorizer
 from quorate_controller.security.hosts import check_block, is_in_block, java_address
 from quorate_protocol.image import MetadataImage
@@ -16,11 +13,10 @@ from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
-PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "AuthorizerDecisions.java"
 ROUNDS, ACLS_MAX, QUESTIONS = 60, 40, 50
 NAMES = ("*", "a", "ab", "abc", "abcd", "abd", "b", "ba", "a.b", "A")
 PRINCIPALS = ("User:alice", "User:bob", "User:*", "Group:alice", "User:eve:x", "User:")
-SENDERS = tuple(one for one in PRINCIPALS if one != "User:*")
+SENDERS = tuple(principal for principal in PRINCIPALS if principal != "User:*")
 """Kafka's class fails for a client with the name `*`."""
 ADDRESSES = ("10.0.0.1", "10.0.1.1", "192.168.7.7", "0.0.0.0", "::1", "fd00::12", "::ffff:10.0.0.1")
 HOSTS = (
@@ -65,21 +61,10 @@ BLOCKS = (
 pytestmark = pytest.mark.integration
 
 
-def answers_of_kafka(commands: Sequence[Sequence[object]]) -> list[str]:
-    """What Kafka's classes answer to commands, a line for each question."""
-    if shutil.which("java") is None:
-        pytest.skip("java is missing: install a JRE, version 17 or later")
-    classpath = str(jars_of(NEWEST_RELEASE) / "*")
-    lines = "".join("\t".join(map(str, command)) + "\n" for command in commands)
-    run = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(PROGRAM)],
-        input=lines,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return run.stdout.splitlines()
+def kafkas_decisions(commands: Sequence[Sequence[object]]) -> list[str]:
+    """A line for each question in the commands."""
+    lines = ("\t".join(map(str, command)) for command in commands)
+    return run_java("AuthorizerDecisions", NEWEST_RELEASE, lines=lines)
 
 
 def any_acls(rng: Random) -> list[AccessControlEntry]:
@@ -141,7 +126,7 @@ def test_decisions_are_kafkas() -> None:
             is_allowed = authorizer.decide(principal, java_address(address), action).is_allowed
             ours.append("ALLOWED" if is_allowed else "DENIED")
     assert len(set(ours)) == 2
-    assert ours == answers_of_kafka(commands)
+    assert ours == kafkas_decisions(commands)
 
 
 def test_blocks_and_addresses_are_read_as_kafka_reads_them() -> None:
@@ -155,5 +140,5 @@ def test_blocks_and_addresses_are_read_as_kafka_reads_them() -> None:
             error = str(refusal)
         host = java_address(address)
         ours.append(f"{str(is_in_block(block, host)).lower()}\t{host}\t{error}")
-    theirs = answers_of_kafka([("block", block, address) for block, address in pairs])
+    theirs = kafkas_decisions([("block", block, address) for block, address in pairs])
     assert dict(zip(pairs, ours, strict=True)) == dict(zip(pairs, theirs, strict=True))

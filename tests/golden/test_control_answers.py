@@ -13,17 +13,17 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4 import request as registration
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.describe_configs.v4 import request as describe_configs
-from kio.schema.incremental_alter_configs.v1 import request as alter_configs
-from kio.schema.update_features.v2 import request as update_features
 from kit.controller_parts import LoneQuorum, response_of
 from kit.older_releases import is_later, reworded
 from quorate_controller.control.api import ControlConfig, RequestContext
 from quorate_controller.control.controller import QuorumController, default_bootstrap
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.generated import broker_registration_request as registration
+from quorate_protocol.kafka.generated import create_topics_request as create_topics
+from quorate_protocol.kafka.generated import describe_configs_request as describe_configs
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as alter_configs
+from quorate_protocol.kafka.generated import update_features_request as update_features
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES, Release
 
 ANSWERS = {
@@ -31,7 +31,7 @@ ANSWERS = {
     for release in RELEASES
 }
 NODE_ID = 3000
-Answered = tuple[str, dict[str, Any], dict[str, Any]]
+SectionResponse = tuple[str, dict[str, Any], dict[str, Any]]
 """A section, a question with stock Kafka's answer, our answer."""
 TIERED = {"remote.log.storage.system.enable": "true"}
 RUN_DEPENDENT = {"log.dirs", "listeners", "controller.quorum.bootstrap.servers"}
@@ -180,8 +180,8 @@ SECTIONS = {
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def answered(request: pytest.FixtureRequest) -> tuple[str, list[Answered]]:
-    """The release, and what was asked, what that Kafka answered, what we answer."""
+def sections(request: pytest.FixtureRequest) -> tuple[str, list[SectionResponse]]:
+    """The release, and for each question its section, Kafka's response and ours."""
     release: str = request.param
     properties = ANSWERS[release]["properties"]
     controllers = {
@@ -195,9 +195,9 @@ def answered(request: pytest.FixtureRequest) -> tuple[str, list[Answered]]:
     ]
 
 
-def as_told_by(release: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer without what later releases have added to it, or have reworded."""
-    reported = dict(answer)
+def as_of_release(release: str, response: dict[str, Any]) -> dict[str, Any]:
+    """A response without what later releases added or reworded."""
+    reported = dict(response)
     for part in ("effective", "configs"):
         if isinstance(reported.get(part), list):
             reported[part] = [config for config in reported[part] if not is_later(config[0], release)]
@@ -207,19 +207,19 @@ def as_told_by(release: str, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_we_answer_as_kafka_does(answered, section):
+def test_responses_are_kafkas(sections, section):
     """The same code, text, values, sources and synonyms."""
-    release, responses = answered
+    release, responses = sections
     compared = 0
-    for asked_section, question, answer in responses:
+    for asked_section, question, response in responses:
         if asked_section != section:
             continue
         names = [name for name, *_ in question.get("operations", ())]
         names += question["configs"] if "effective" in question else ()
         if any(is_later(name, release) for name in names):
             continue
-        expected = as_told_by(release, {key: question[key] for key in answer})
-        assert as_told_by(release, answer) == expected, question.get("resource") or question
+        expected = as_of_release(release, {key: question[key] for key in response})
+        assert as_of_release(release, response) == expected, question.get("resource") or question
         compared += 1
     assert compared >= len(ANSWERS[release][section]) / 2
     assert compared == len(ANSWERS[release][section]) or release != NEWEST_RELEASE

@@ -53,13 +53,13 @@ def to_rules(case: dict[str, Any]) -> Rules:
     )
 
 
-def to_record(answer: dict[str, Any] | None) -> PartitionChangeRecord | None:
-    if answer is None:
+def to_record(record: dict[str, Any] | None) -> PartitionChangeRecord | None:
+    if record is None:
         return None
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in answer.items()}
-    if "directories" in answer:
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+    if "directories" in record:
         fields["directories"] = tuple(
-            UUID(int=number) if number else None for number in answer["directories"]
+            UUID(int=number) if number else None for number in record["directories"]
         )
     return PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, **fields)
 

@@ -5,6 +5,7 @@ from kit.captured import Captured, captured_exchanges
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.records.batch import decode_batches, encode_batch
 from quorate_protocol.wire.client import ClientConnection
+from quorate_protocol.wire.codec import encode
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import (
     encode_request_header,
@@ -12,7 +13,6 @@ from quorate_protocol.wire.headers import (
     read_request_header,
 )
 from quorate_protocol.wire.server import parse_request, serialize_response
-from quorate_protocol.wire.writing import encode
 
 FETCH = 1
 
@@ -78,7 +78,6 @@ def test_decoding_and_encoding_gives_the_same_bytes(captured: Captured) -> None:
 
 @pytest.mark.parametrize("captured", CAPTURED, ids=identify)
 def test_our_server_and_client_handle_it(captured: Captured) -> None:
-    """The canonical classes hold all that Kafka said."""
     request = parse_request(captured.request)
     client = ClientConnection(request.client_id)
     sent = client.send(request.body, request.version)
@@ -92,7 +91,6 @@ def test_our_server_and_client_handle_it(captured: Captured) -> None:
 
 @pytest.mark.parametrize("captured", [c for c in CAPTURED if c.api.key == FETCH], ids=identify)
 def test_fetched_records_are_whole_batches(captured: Captured) -> None:
-    """What the leader sends is what our replay reads."""
     for topic in captured.response_body.responses:
         for partition in topic.partitions:
             records = partition.records or b""

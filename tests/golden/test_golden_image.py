@@ -67,9 +67,9 @@ def by_kind(records: list[MetadataRecord]) -> Iterator[tuple[str, list[str]]]:
     """Runs of records of one kind, in their order; within a run, Java's order has no meaning."""
     in_topics = {"TopicRecord", "PartitionRecord"}
     for kind, run in groupby(
-        records, lambda one: "topics" if type(one).__name__ in in_topics else type(one).__name__
+        records, lambda record: "topics" if type(record).__name__ in in_topics else type(record).__name__
     ):
-        yield kind, sorted(repr(normalized(one)) for one in run)
+        yield kind, sorted(repr(normalized(record)) for record in run)
 
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=identify)
@@ -88,7 +88,6 @@ def test_replaying_kafkas_log_gives_kafkas_checkpoint(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=identify)
 def test_a_restored_checkpoint_is_the_replayed_log(path: Path) -> None:
-    """A node that fetched Kafka's snapshot knows what one with the log knows."""
     checkpoint = read_checkpoint([path.read_bytes()])
     restored = MetadataImage()
     restored.restore(checkpoint.records, Provenance(end_offset=snapshot_id(path)[0]))
@@ -125,7 +124,6 @@ def test_our_checkpoint_has_head_and_sizes_of_kafkas(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=identify)
 def test_reading_and_writing_a_checkpoint_gives_its_bytes(path: Path) -> None:
-    """Bootstrap, formatted and real checkpoints have the structure we write."""
     data = path.read_bytes()
     checkpoint = read_checkpoint([data])
     records = list(checkpoint.records)

@@ -35,7 +35,6 @@ def without_provenance(tree: str) -> list[str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_trees_are_kafkas(name: str) -> None:
-    """Names, order and texts are Kafka's, for everything that a metadata log can say."""
     ours, notes = tree_of(FILES[name])
     kafkas = (TREES / f"{name}.txt").read_text()
     assert ours.replace(DEFAULT_QUOTA, "") == kafkas.replace("clientQuotas:\n  :\n", "clientQuotas:\n")
@@ -58,7 +57,6 @@ def test_a_directory_continues_its_checkpoint_with_the_log(tmp_path: Path) -> No
 
 
 def test_a_torn_end_is_left_out_and_told(tmp_path: Path) -> None:
-    """A log that a crash cut short, or that is being written, can be read."""
     log = FILES["current-log"].read_bytes()
     whole, _ = tree_of(FILES["current-log"])
     file = tmp_path / "00000000000000000000.log"

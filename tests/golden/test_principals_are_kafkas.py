@@ -28,8 +28,8 @@ CHARACTERS = " \r\tab,=+<>#;\"\\/Zé€ß\0-.*'()"
 PRINTABLE = " abYZ019'()+,-./:=?"
 
 
-def answers_of_java(questions: Sequence[Sequence[str]]) -> list[str | None]:
-    """What Java's and Kafka's classes answer; None for an error."""
+def javas_results(questions: Sequence[Sequence[str]]) -> list[str | None]:
+    """What Java's and Kafka's classes return; None for an error."""
     try:
         return ask_java(jars_of(NEWEST_RELEASE), questions)
     except FileNotFoundError as error:
@@ -65,18 +65,18 @@ def any_name(rng: Random) -> bytes:
 
 @pytest.mark.integration
 def test_names_are_printed_as_java_prints_them() -> None:
-    if answers_of_java([("name", name_of_text(0x1E, b"\0a").hex())]) != ["L=a"]:
+    if javas_results([("name", name_of_text(0x1E, b"\0a").hex())]) != ["L=a"]:
         pytest.skip(
             "this JDK takes each kind of text in names for UTF-8: 17.0.21.1 or one of its siblings is missing"
         )
     rng = Random(11)
     names = [any_name(rng) for _ in range(NAMES)]
-    theirs = answers_of_java([("name", name.hex()) for name in names])
+    theirs = javas_results([("name", name.hex()) for name in names])
     ours = [name_of(name) for name in names]
     different = [
         (name.hex(), our, their) for name, our, their in zip(names, ours, theirs, strict=True) if our != their
     ]
-    assert not different, min(different, key=lambda one: len(one[0]))
+    assert not different, min(different, key=lambda difference: len(difference[0]))
 
 
 def ours(rules: str, name: str) -> tuple[str | None, str | None]:
@@ -119,7 +119,7 @@ def compare(pairs: Iterable[tuple[str, str, str | None]]) -> None:
             assert any(reason in refusal for reason in REFUSED), (rules, name, refusal, their)
         if refusal is None and our != their and not is_split(name, their):
             different.append((rules, name, our, their))
-    assert not different, min(different, key=lambda one: len(one[0]))
+    assert not different, min(different, key=lambda difference: len(difference[0]))
     assert refused < compared / 4
 
 
@@ -131,5 +131,5 @@ def test_mapping_rules_do_what_kafkas_did() -> None:
 @pytest.mark.integration
 def test_mapping_rules_do_what_kafkas_do() -> None:
     pairs = list(random_pairs(12, MAPPINGS))
-    theirs = answers_of_java([("rule", encoded(rules), encoded(name)) for rules, name in pairs])
+    theirs = javas_results([("rule", encoded(rules), encoded(name)) for rules, name in pairs])
     compare((*pair, their) for pair, their in zip(pairs, theirs, strict=True))

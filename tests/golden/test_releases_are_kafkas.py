@@ -1,12 +1,9 @@
 """Our tables of releases, feature levels, errors and forwarded APIs are what Kafka's classes say."""
 
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from kit.kafka import jars_of
+from kit.java.programs import run_java
 from kit.releases import RELEASES
 from quorate_protocol import features
 from quorate_protocol.errors import error_code_of
@@ -15,7 +12,6 @@ from quorate_protocol.kafka.releases import RELEASES as ROWS
 from quorate_protocol.records.framing import record_version_for
 from quorate_protocol.records.generated import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
 
-PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "ReleaseFacts.java"
 NAMES = [
     "3.3",
     "3.9.2",
@@ -46,12 +42,7 @@ def release(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def facts(release: str) -> Facts:
     """What ReleaseFacts.java prints, by the first word of its lines."""
-    jars = jars_of(release)
-    if shutil.which("java") is None:
-        pytest.skip("java is missing: install a JRE, version 17 or later")
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(jars / "*"), str(PROGRAM), *NAMES]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    lines = [line.split("\t") for line in printed.splitlines()]
+    lines = [line.split("\t") for line in run_java("ReleaseFacts", release, *NAMES)]
     return lambda kind: [rest for first, *rest in lines if first == kind]
 
 
@@ -66,7 +57,6 @@ def test_levels_of_metadata_version(release: str, facts: Facts) -> None:
 
 
 def test_levels_of_other_features(release: str, facts: Facts) -> None:
-    """A release's row, defaults and dependencies."""
     levels = {name: int(level) for name, level in facts("feature")}
     assert levels == ROWS[release].feature_levels
     for name, level, since, needed in facts("level"):
@@ -95,7 +85,6 @@ RECORDS = {
 
 
 def test_what_a_level_can_do(facts: Facts) -> None:
-    """Capabilities begin, and record versions change, where Kafka has it."""
     for name, text, response in facts("capability"):
         level = int(text)
         if name in RECORDS:

@@ -13,11 +13,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import LoneQuorum, response_of
 from quorate_controller.control.api import ControlConfig, ControlError, RequestContext
 from quorate_controller.control.controller import QuorumController, default_bootstrap
 from quorate_controller.server.error_responses import error_response
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, RELEASES
@@ -26,7 +26,7 @@ from quorate_protocol.wire.convert import convert
 FOLDER = Path(__file__).parent / "control"
 TOOLS = Path(__file__).parents[2] / "tools"
 NODE_ID = 3000
-Answered = tuple[dict[str, list[Any]], dict[str, list[Any]]]
+Responses = tuple[dict[str, list[Any]], dict[str, list[Any]]]
 SECTIONS = ("quotas", "scram", "tokens", "levels", "old_levels")
 
 
@@ -106,8 +106,8 @@ def questions() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def answered(request: pytest.FixtureRequest, questions: ModuleType) -> Answered:
-    """Stock Kafka's answers and ours, by section."""
+def responses(request: pytest.FixtureRequest, questions: ModuleType) -> Responses:
+    """Stock Kafka's responses and ours, by section."""
     release: str = request.param
     stock = json.loads((FOLDER / f"security-{release}.json").read_text())
     asked = Asked(questions, RELEASES[release].metadata_version)
@@ -122,15 +122,15 @@ def answered(request: pytest.FixtureRequest, questions: ModuleType) -> Answered:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_we_answer_as_kafka_does(answered: Answered, section: str) -> None:
-    stock, ours = (json.loads(json.dumps(responses[section])) for responses in answered)
+def test_responses_are_kafkas(responses: Responses, section: str) -> None:
+    stock, ours = (json.loads(json.dumps(by_section[section])) for by_section in responses)
     assert len(ours) == len(stock) > 1
-    for number, (expected, answer) in enumerate(zip(stock, ours, strict=True)):
-        assert answer == expected, (section, number)
+    for number, (expected, response) in enumerate(zip(stock, ours, strict=True)):
+        assert response == expected, (section, number)
 
 
-def test_the_questions_meet_most_rules(answered: Answered) -> None:
-    codes = {ErrorCode(answer["error_code"]) for answer in answered[0]["tokens"]}
+def test_the_questions_meet_most_rules(responses: Responses) -> None:
+    codes = {ErrorCode(response["error_code"]) for response in responses[0]["tokens"]}
     assert codes == {
         ErrorCode.none,
         ErrorCode.unknown_server_error,

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,14 +11,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from kit.issuer import Issuer, new_key, rsa_key
-from kit.kafka import jars_of
+from kit.java.programs import run_java
 from kit.token_endpoint import TokenEndpoint, token_endpoint
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.security.assertions import ALLOWED_FILES
 from quorate_protocol.security.oauth import ALLOWED_URLS, parse_oauth_login
 from quorate_protocol.security.tokens import fetch_token
 
-PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "TokenRequests.java"
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 ASSERTION = "sasl.oauthbearer.assertion"
 CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
@@ -90,14 +88,7 @@ def rows(directory: Path, audience: str) -> list[tuple[str, dict[str, str]]]:
 
 def kafkas_tokens(lines: Sequence[str]) -> list[str]:
     """The tokens that Kafka's retrievers get, a line for each."""
-    if shutil.which("java") is None:
-        pytest.skip("java is missing: install a JRE, version 17 or later")
-    classpath = str(jars_of(NEWEST_RELEASE) / "*")
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(PROGRAM)]
-    run = subprocess.run(
-        command, input="\n".join(lines), check=True, capture_output=True, text=True, timeout=120
-    )
-    return run.stdout.splitlines()
+    return run_java("TokenRequests", NEWEST_RELEASE, lines=lines)
 
 
 def comparable(request: Mapping[str, str]) -> dict[str, Any]:
@@ -107,7 +98,7 @@ def comparable(request: Mapping[str, str]) -> dict[str, Any]:
         if name in found:
             claims = jwt.decode(found[name], options={"verify_signature": False})
             issued_at_s = claims.pop("iat")
-            times = {one: claims.pop(one) - issued_at_s for one in ("exp", "nbf") if one in claims}
+            times = {name: claims.pop(name) - issued_at_s for name in ("exp", "nbf") if name in claims}
             has_jti = claims.pop("jti", None) is not None
             found[name] = [jwt.get_unverified_header(found[name]), claims, times, has_jti]
     return found

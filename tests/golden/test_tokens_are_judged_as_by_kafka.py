@@ -1,8 +1,6 @@
 """Tokens of OAUTHBEARER are valid where they are for Kafka's BrokerJwtValidator, and say the same."""
 
 import json
-import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +10,11 @@ from typing import Any
 import jwt
 import pytest
 from kit.issuer import AUDIENCE, ISSUER, Issuer, encoded, new_key, public_jwk, rsa_key, sign
-from kit.kafka import jars_of
+from kit.java.programs import run_java
 from quorate_controller.security.bearer import InvalidTokenError, TokenRules
 from quorate_controller.security.bearer_tokens import parse_keys, validate
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
-PROGRAM = Path(__file__).resolve().parents[1] / "kit" / "java" / "TokenVerdicts.java"
 TOKENS = 1_500
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
@@ -30,25 +27,10 @@ RULES = (
 )
 
 
-def answers_of_kafka(commands: Sequence[Sequence[object]]) -> list[str]:
-    """What Kafka's class says of tokens, a line for each."""
-    if shutil.which("java") is None:
-        pytest.skip("java is missing: install a JRE, version 17 or later")
-    lines = "".join("\t".join(map(str, command)) + "\n" for command in commands)
-    run = subprocess.run(
-        *(
-            [
-                *("java", "-XX:TieredStopAtLevel=1", "-cp", str(jars_of(NEWEST_RELEASE) / "*")),
-                str(PROGRAM),
-            ],
-        ),
-        input=lines,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return run.stdout.splitlines()
+def kafkas_decisions(commands: Sequence[Sequence[object]]) -> list[str]:
+    """A line for each token."""
+    lines = ("\t".join(map(str, command)) for command in commands)
+    return run_java("TokenVerdicts", NEWEST_RELEASE, lines=lines)
 
 
 def verdict(token: str, keys: Any, rules: TokenRules) -> str:
@@ -190,13 +172,13 @@ def test_tokens_are_judged_as_by_kafka(tmp_path: Path) -> None:
             commands.append(("ask", token))
             asked.append((token, stricter))
             ours.append(verdict(token, keys, rules))
-    theirs = answers_of_kafka(commands)
+    theirs = kafkas_decisions(commands)
     different = []
     for (token, stricter), our, their in zip(asked, ours, theirs, strict=True):
         is_same = our == their if their.startswith("valid") else our.startswith("refused")
         if not is_same and not (stricter and our.startswith("refused")):
             header = jwt.get_unverified_header(token) if token.count(".") == 2 else {}
             different.append((our, their, header, token))
-    assert not different, (len(different), min(different, key=lambda one: len(one[3])))
+    assert not different, (len(different), min(different, key=lambda difference: len(difference[3])))
     valid = sum(their.startswith("valid") for their in theirs)
     assert TOKENS / 10 < valid < TOKENS * 0.9, "the tokens are too good or too bad to tell anything"

@@ -6,13 +6,13 @@ from kit.names import unused
 from kit.tool_runner import run_tool
 from quorate_admin.client import AdminClient
 from quorate_admin.types.credentials import UserScramCredentialUpsertion
-from quorate_admin.types.quotas import USER, ClientQuotaAlteration, ClientQuotaEntity
+from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
 from quorate_admin.types.topics import NewTopic
 from quorate_operator.entities.topics import ObservedTopic, plan_topic
 from quorate_operator.gateway.topics import observe_kafka, observe_topics
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.topics import KafkaTopic
-from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.enums import USER, ScramMechanism
 
 
 async def test_what_is_exported_is_what_is_there(shared_cluster: Cluster) -> None:

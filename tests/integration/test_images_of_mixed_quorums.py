@@ -10,10 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kio.schema.alter_client_quotas.v1 import request as quotas
-from kio.schema.alter_user_scram_credentials.v0 import request as scram
-from kio.schema.create_acls.v3 import request as create_acls
-from kio.schema.create_delegation_token.v3 import request as create_token
 from kit.cluster import Cluster, manifests
 from kit.differential.nodes import SETTINGS, Node
 from kit.differential.question import Caller
@@ -33,6 +29,10 @@ from kit.metadata import (
 from kit.waiting import eventually
 from quorate_operator.runtime.local.loopback import is_free
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.generated import alter_client_quotas_request as quotas
+from quorate_protocol.kafka.generated import alter_user_scram_credentials_request as scram
+from quorate_protocol.kafka.generated import create_acls_request as create_acls
+from quorate_protocol.kafka.generated import create_delegation_token_request as create_token
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.records.framing import decode_record
 

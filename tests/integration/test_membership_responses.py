@@ -13,16 +13,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.add_raft_voter.v1 import request as add
-from kio.schema.controller_registration.v0 import request as registration
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
-from kio.schema.update_features.v2 import request as features
-from kio.schema.update_raft_voter.v0 import request as update
 from kit.cluster import Cluster, manifests
 from kit.waiting import eventually
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.kafka.generated import add_raft_voter_request as add
+from quorate_protocol.kafka.generated import controller_registration_request as registration
+from quorate_protocol.kafka.generated import update_features_request as features
+from quorate_protocol.kafka.generated import update_raft_voter_request as update
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.remove_raft_voter_request import RemoveRaftVoterRequest
 from quorate_protocol.wire.client import ClientConnection
 
 pytestmark = pytest.mark.integration

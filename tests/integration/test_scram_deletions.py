@@ -12,16 +12,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from kio.schema.alter_user_scram_credentials.v0.request import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 from kit.java.images import ask_java, image_at
 from kit.kafka import jars_of
 from quorate_controller.control.controller import default_bootstrap
 from quorate_controller.control.scram_credentials import ScramManager
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import MetadataRecord, encode_record, record_version_for

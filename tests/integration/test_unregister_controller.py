@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from kit.cluster import Cluster, manifests
 from kit.metadata import assert_same_images, assert_snapshots_hold, snapshots_in
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
 from quorate_admin.types.cluster import FeatureUpdate
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import ControllerRegistration
 
 pytestmark = pytest.mark.integration
@@ -156,7 +155,7 @@ def test_a_stopped_observer_is_gone_for_good(cluster: Cluster) -> None:
     eventually(partial(has_snapshot_without, cluster, OBSERVER), TIMEOUT_S, "snapshots without it")
     refusal = unregister(cluster, OBSERVER)
     assert refusal is not None
-    assert refusal.error_code is CONTROLLER_ID_NOT_REGISTERED
+    assert refusal.error_code is ErrorCode.controller_id_not_registered
 
     cluster.terminate(*voters)
     cluster.start(*voters)

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kio.schema.errors import ErrorCode
 from kit.cluster import Cluster, manifests
 from kit.kafka import jars_of
 from kit.membership import quorate, refused, succeeded
@@ -17,7 +16,7 @@ from kit.waiting import eventually
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import ServerError
 from quorate_admin.types.cluster import FeatureUpdate
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.uuids import uuid_to_text
 
 pytestmark = pytest.mark.integration
@@ -121,7 +120,7 @@ def test_java_accepts_a_voter_that_runs_and_it_registers_again(stock: Cluster) -
         assert unregister(follower) is None
         eventually(lambda: registered(stock) == set(stock.controllers), TIMEOUT_S, "it to register again")
         assert code_of(unregister(leader)) is ErrorCode.invalid_request
-        assert code_of(unregister(NOBODY)) is CONTROLLER_ID_NOT_REGISTERED
+        assert code_of(unregister(NOBODY)) is ErrorCode.controller_id_not_registered
 
 
 def test_the_doctor_names_a_voter_that_java_unregistered(stock: Cluster) -> None:

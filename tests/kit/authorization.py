@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
-from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
-from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-from kio.schema.errors import ErrorCode
 from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.apis import APIS, ApiKey, ExtensionKey
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
+from quorate_protocol.kafka.generated.describe_client_quotas_request import DescribeClientQuotasRequest
+from quorate_protocol.kafka.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.wire.codec import decode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import schema_of
 
 GOLDEN: Final = Path(__file__).parents[1] / "unit/controller/server/golden/error_responses.txt"

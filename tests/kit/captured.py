@@ -9,8 +9,8 @@ from typing import Any
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, Api
+from quorate_protocol.wire.codec import decode
 from quorate_protocol.wire.headers import read_request_header, read_response_header, skip_tagged_fields
-from quorate_protocol.wire.reading import decode
 
 DATA = Path(__file__).parents[1] / "golden" / "data"
 ENVELOPE = 58

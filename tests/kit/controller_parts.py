@@ -6,12 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node.events import Caller, Principal
 from quorate_controller.node.status import NodeStatus
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_heartbeat_response import BrokerHeartbeatResponse
 from quorate_protocol.properties import format_properties
 
 BOOTSTRAP_SERVERS = {"controller.quorum.bootstrap.servers": "localhost:9093"}

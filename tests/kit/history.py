@@ -33,9 +33,11 @@ from quorate_admin.types.acls import (
 )
 from quorate_admin.types.cluster import FeatureUpdate
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
-from quorate_admin.types.quotas import CLIENT_ID, USER, ClientQuotaAlteration, ClientQuotaEntity
+from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
 from quorate_admin.types.topics import NewTopic
 from quorate_protocol.kafka.enums import (
+    CLIENT_ID,
+    USER,
     AclOperation,
     ConfigOpType,
     ConfigResourceType,

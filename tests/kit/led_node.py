@@ -7,12 +7,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4 import request as broker_registration
-from kio.schema.controller_registration.v0 import request as controller_registration
-from kio.schema.create_topics.v7 import request as create
-from kio.schema.errors import ErrorCode
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kit.controller_parts import caller
 from quorate_controller.node import ControlRequest
 from quorate_controller.raft.messages import (
@@ -25,7 +19,13 @@ from quorate_controller.raft.messages import (
     VoteResponse,
 )
 from quorate_controller.raft.model import Endpoint, ReplicaKey
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
+from quorate_protocol.kafka.generated import broker_registration_request as broker_registration
+from quorate_protocol.kafka.generated import controller_registration_request as controller_registration
+from quorate_protocol.kafka.generated import create_topics_request as create
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.alter_partition.v3 import request as isr_request
+from quorate_protocol.kafka.generated import alter_partition_request as isr_request
 
 if TYPE_CHECKING:
-    from kio.schema.errors import ErrorCode
+    from quorate_protocol.errors import ErrorCode
 
 
 def set_isr(cluster: Any, name: str, *isr: int, partition_id: int = 0) -> ErrorCode:

@@ -4,7 +4,6 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
@@ -12,6 +11,7 @@ from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peer_lane import LaneLimits
 from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.raft_wire import response_to_wire
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import CONTROLLER_APIS
 from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,

@@ -76,12 +76,12 @@ class RoutingMachine(RuleBasedStateMachine):
 
     @rule(time_ms=st.integers(1, 30_000))
     def time_passes(self, time_ms: int) -> None:
-        """While nobody asks anything."""
+        """Between requests."""
         self.now_ms += time_ms
 
     @rule(to=st.sampled_from(ROLES))
     def a_request_is_made(self, to: To) -> None:
-        """One try: steps until the request was sent once, or nobody can be asked for now."""
+        """One try: steps until the request was sent once, or no node can be asked now."""
         for _ in range(20):
             step = self.routing.next_step(to, self.now_ms, lambda _: None)
             assert not isinstance(step, Refuse)
@@ -105,7 +105,7 @@ class RoutingMachine(RuleBasedStateMachine):
             assert target.address in self.learned
 
     def connect(self, target: Target) -> bool:
-        """Whether somebody is there, and whom we meant."""
+        """Whether a node listens, and whether it is the one that was meant."""
         found = self.world.get(target.address)
         if found is None:
             self.routing.failed(target, self.now_ms)
@@ -120,7 +120,7 @@ class RoutingMachine(RuleBasedStateMachine):
         return True
 
     def discover(self, target: Target) -> None:
-        """The node tells the nodes of its cluster that are up."""
+        """The node reports the nodes of its cluster that are up."""
         cluster_id, _ = self.world[target.address]
         nodes = {node_id: address for address, (its, node_id) in self.world.items() if its == cluster_id}
         expected = self.routing.cluster_id

@@ -14,7 +14,7 @@ from quorate_protocol.records.generated import RemoveAccessControlEntryRecord
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "abd", "b", "ba"])
 PRINCIPALS = st.sampled_from(["User:alice", "User:bob", "User:*", "Group:alice"])
 HOSTS = st.sampled_from(["10.0.0.1", "10.0.1.1", "0:0:0:0:0:0:0:1"])
-OPERATIONS = st.sampled_from([one for one in AclOperation if one > AclOperation.ANY])
+OPERATIONS = st.sampled_from([operation for operation in AclOperation if operation > AclOperation.ANY])
 TYPES = st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP])
 ACLS = st.builds(
     AccessControlEntry,
@@ -39,36 +39,36 @@ SUPER_USER = "User:bob"
 def scanned(
     acls: list[AccessControlEntry], principal: str, host: str, action: Action, *, default: bool
 ) -> bool:
-    """The decision by a look at each ACL."""
+    """The decision by a scan of all ACLs."""
     if principal == SUPER_USER:
         return True
     about = [acl for acl in acls if acl.resource_type == action.resource_type and _covers(acl, action)]
     if not about:
         return default
     applied = [
-        one.permission_type
-        for one in about
-        if one.principal in (principal, "User:*")
-        and (one.host in ("*", host) or is_in_block(one.host, host))
-        and _is_about(one, action.operation)
+        acl.permission_type
+        for acl in about
+        if acl.principal in (principal, "User:*")
+        and (acl.host in ("*", host) or is_in_block(acl.host, host))
+        and _is_about(acl, action.operation)
     ]
     return AclPermissionType.ALLOW in applied and AclPermissionType.DENY not in applied
 
 
-def _covers(one: AccessControlEntry, action: Action) -> bool:
-    if one.pattern_type == PatternType.PREFIXED:
-        return action.resource_name.startswith(one.resource_name)
-    return one.resource_name in ("*", action.resource_name)
+def _covers(acl: AccessControlEntry, action: Action) -> bool:
+    if acl.pattern_type == PatternType.PREFIXED:
+        return action.resource_name.startswith(acl.resource_name)
+    return acl.resource_name in ("*", action.resource_name)
 
 
-def _is_about(one: AccessControlEntry, operation: AclOperation) -> bool:
-    if one.operation in (AclOperation.ALL, operation):
+def _is_about(acl: AccessControlEntry, operation: AclOperation) -> bool:
+    if acl.operation in (AclOperation.ALL, operation):
         return True
-    if one.permission_type == AclPermissionType.DENY:
+    if acl.permission_type == AclPermissionType.DENY:
         return False
     if operation is AclOperation.DESCRIBE:
-        return one.operation in DESCRIBING
-    return operation is AclOperation.DESCRIBE_CONFIGS and one.operation == AclOperation.ALTER_CONFIGS
+        return acl.operation in DESCRIBING
+    return operation is AclOperation.DESCRIBE_CONFIGS and acl.operation == AclOperation.ALTER_CONFIGS
 
 
 @given(
@@ -92,8 +92,8 @@ def test_decisions_equal_those_of_a_scan(
         expected = scanned(list(image.acls.values()), principal, host, action, default=default)
         assert authorizer.decide(principal, host, action).is_allowed is expected
 
-    for offset, one in enumerate(acls):
-        record = one.to_record(UUID(int=offset + 1))
+    for offset, acl in enumerate(acls):
+        record = acl.to_record(UUID(int=offset + 1))
         image.replay_batch([record], base_offset=offset, epoch=1, timestamp_ms=0)
     compare()
     image.commit(min(committed, len(acls)))

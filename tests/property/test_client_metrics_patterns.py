@@ -2,9 +2,9 @@
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.config_validation import validate_client_metrics
+from quorate_protocol.errors import ErrorCode
 
 atoms = st.text("ab01,.-^$|*+?\\[]{}()<>=!:&PQEdpux\U0010ffff", max_size=12)
 repeated = st.builds("{}{{{},{}}}".format, atoms, st.integers(0, 10**12), st.integers(0, 10**12))

@@ -1,6 +1,6 @@
 """Brokers come, go, fall silent and conflict in any order: what the controller writes always fits.
 
-The model knows of each broker id only when its registered incarnation was heard of last, by this controller.
+The model knows of each broker id only when its registered incarnation last sent a heartbeat to this controller.
 """
 
 from datetime import timedelta
@@ -13,17 +13,21 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kit.controller_parts import LoneQuorum
 from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult, RequestContext
 from quorate_controller.control.controller import QuorumController
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 
 SESSION_MS = 9_000
@@ -52,13 +56,13 @@ class BrokerLife(RuleBasedStateMachine):
         self.last_contact_ms: dict[int, int] = {}
         self.highest_epoch = -1
         self.topics = 0
-        self.take(self.control.activate(self.now_ms))
+        self.replay(self.control.activate(self.now_ms))
 
     def teardown(self) -> None:
         if hasattr(self, "small_slices"):
             self.small_slices.stop()
 
-    def take(self, result: ControlResult | None) -> Any:
+    def replay(self, result: ControlResult | None) -> Any:
         if result and result.records:
             version = self.image.metadata_version
             records = [
@@ -75,7 +79,7 @@ class BrokerLife(RuleBasedStateMachine):
         context = RequestContext(
             now_ms=self.now_ms, next_offset=self.image.end_offset, api_version=type(request).__version__
         )
-        return self.take(self.control.decide(request, context))
+        return self.replay(self.control.decide(request, context))
 
     def ask_until_departed(self, request: BrokerRegistrationRequest) -> Any:
         """Registers a broker, if need be after slices have taken its previous incarnation out of its partitions."""
@@ -197,7 +201,7 @@ class BrokerLife(RuleBasedStateMachine):
     def tick(self) -> None:
         steps = 0
         while self.control.deadline_ms <= self.now_ms:
-            self.take(self.control.tick(self.now_ms))
+            self.replay(self.control.tick(self.now_ms))
             steps += 1
             assert steps < 100, "the controller never has enough"
         for broker_id, broker in self.image.cluster.brokers.items():
@@ -206,7 +210,7 @@ class BrokerLife(RuleBasedStateMachine):
     @rule()
     def fail_over(self) -> None:
         self.control.deactivate()
-        self.take(self.control.activate(self.now_ms))
+        self.replay(self.control.activate(self.now_ms))
         brokers = self.image.cluster.brokers.items()
         self.last_contact_ms = {broker_id: self.now_ms for broker_id, broker in brokers if not broker.fenced}
 

@@ -257,8 +257,8 @@ def index_of(image: MetadataImage) -> list[Any]:
         index.num_partitions,
         [set(index.topics_of_broker(broker_id)) for broker_id in range(6)],
         [index.leaderships(broker_id) for broker_id in range(6)],
-        *(set(one) for one in sets),
-        *(len(one) for one in sets),
+        *(set(brokers) for brokers in sets),
+        *(len(brokers) for brokers in sets),
     ]
 
 
@@ -274,8 +274,12 @@ def expected_index_of(image: MetadataImage) -> list[Any]:
     sets = (
         {key for key, partition in partitions.items() if not partition.has_leader},
         {key for key, partition in partitions.items() if partition.leader != partition.replicas[0]},
-        {key for key, one in partitions.items() if one.adding_replicas or one.removing_replicas},
-        {key for key, one in partitions.items() if one.elr or one.last_known_elr},
+        {
+            key
+            for key, partition in partitions.items()
+            if partition.adding_replicas or partition.removing_replicas
+        },
+        {key for key, partition in partitions.items() if partition.elr or partition.last_known_elr},
     )
     return [
         len(partitions),
@@ -285,7 +289,7 @@ def expected_index_of(image: MetadataImage) -> list[Any]:
         ],
         [leaders[broker_id] for broker_id in range(6)],
         *sets,
-        *(len(one) for one in sets),
+        *(len(brokers) for brokers in sets),
     ]
 
 

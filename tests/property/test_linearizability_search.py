@@ -82,7 +82,6 @@ def _fits(order: Sequence[Operation], model: Any) -> bool:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(operations(VALUES), max_size=OPERATIONS_MAX))
 def test_values_are_judged_as_by_all_orders(history: list[Operation]) -> None:
-    """The search neither misses an order nor invents one."""
     assert (first_violation(history, ValueModel()) is None) == is_explained(history, ValueModel())
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.errors import ErrorCode
 from kit.captured import decode_response
-from kit.fuzz.served import ServedController
+from kit.fuzz.simulated_controller import ServedController
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, SERVED_APIS, Api, ApiKey
+from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import FrameDecoder
 from quorate_protocol.wire.schema import EntityClass, FieldSchema, implicit_default, schema_of
@@ -104,8 +104,8 @@ def errors_in(value: object) -> Iterator[ErrorCode]:
     if isinstance(value, ErrorCode):
         yield value
     elif isinstance(value, tuple):
-        for one in value:
-            yield from errors_in(one)
+        for element in value:
+            yield from errors_in(element)
     elif is_dataclass(value):
         yield from errors_in(tuple(_fields(value).values()))
 

@@ -7,8 +7,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.fetch.v18.response import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import fetch_snapshot_response as snapshots
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -17,9 +19,7 @@ from kio.schema.fetch.v18.response import (
     PartitionData,
     SnapshotId,
 )
-from kio.schema.fetch_snapshot.v1 import response as snapshots
-from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
-from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.fetch_snapshot_request import FetchSnapshotRequest
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import (
     BEGINNING,
@@ -123,7 +123,7 @@ class Quorum:
 
     # Answers, as KafkaRaftClient gives them, by the slowest means
 
-    def answer(self, node: int, request: FetchRequest | FetchSnapshotRequest) -> object:
+    def respond(self, node: int, request: FetchRequest | FetchSnapshotRequest) -> object:
         partition = request.topics[0].partitions[0]
         error = self.error_of(node, partition.current_leader_epoch)
         if isinstance(request, FetchRequest):
@@ -181,9 +181,9 @@ class Quorum:
             error_code=ErrorCode.none,
             responses=(FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=(part,)),),
             node_endpoints=tuple(
-                NodeEndpoint(node_id=one, host=one_endpoint.host, port=one_endpoint.port)
-                for one, one_endpoint in enumerate(ENDPOINTS)
-                if one == leader
+                NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port)
+                for node_id, endpoint in enumerate(ENDPOINTS)
+                if node_id == leader
             ),
         )
 
@@ -229,7 +229,7 @@ class Reader:
             self.see(self.observer.failed("lost"))
         else:
             node = ENDPOINTS.index(ask.endpoint)
-            self.see(self.observer.receive(self.quorum.answer(node, ask.request)))
+            self.see(self.observer.receive(self.quorum.respond(node, ask.request)))
         assert self.observer.position == self.position
         config = self.observer.config
         assert self.observer.held_size_bytes < config.fetched_size_bytes_max + max(
@@ -241,7 +241,7 @@ class Reader:
             if isinstance(event, Committed):
                 for batch in event.batches:
                     values = [record.value for record in batch.records]
-                    truth = next(one for one in self.quorum.committed if one.base == batch.base_offset)
+                    truth = next(known for known in self.quorum.committed if known.base == batch.base_offset)
                     assert batch.base_offset == self.position.offset
                     assert batch.partition_leader_epoch == truth.epoch
                     assert values == [b"%d/%d" % (truth.serial, place) for place in range(truth.count)]
@@ -308,7 +308,6 @@ def play(random: Random, quorum: Quorum, reader: Reader) -> Reader:
 def test_an_observer_hands_out_what_is_committed_and_all_of_it(
     seed: int, fetch_max: int, held_max: int
 ) -> None:
-    """Whatever happens to a quorum, an observer hands out each committed record once, in order, and no other."""
     random = Random(seed)
     quorum = Quorum()
     config = ObserverConfig(fetch_size_bytes_max=fetch_max, fetched_size_bytes_max=held_max)
@@ -334,8 +333,8 @@ def test_damaged_records_do_not_move_an_observer(place: int, flip: int) -> None:
     quorum.append(3)
     quorum.commit(1)
     reader = Reader(quorum, Observer(ENDPOINTS[:1], ObserverConfig()))
-    reader.exchange()  # tells the epoch
-    response = quorum.answer(0, reader.observer.next_ask(0).request)
+    reader.exchange()  # reports the epoch
+    response = quorum.respond(0, reader.observer.next_ask(0).request)
     partition = response.responses[0].partitions[0]
     damaged = bytearray(partition.records)
     damaged[place % len(damaged)] ^= flip

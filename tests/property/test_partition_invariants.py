@@ -10,22 +10,22 @@ from uuid import UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from kio.schema.alter_partition.v3 import request as alter
-from kio.schema.assign_replicas_to_dirs.v0 import request as assign
-from kio.schema.create_partitions.v3 import request as grow
-from kio.schema.create_topics.v7 import request as create
-from kio.schema.create_topics.v7.response import CreatableTopicConfigs
-from kio.schema.delete_topics.v6 import request as delete
-from kio.schema.elect_leaders.v2 import request as elect
-from kio.schema.errors import ErrorCode
 from quorate_controller.control import broker_transitions
 from quorate_controller.control.api import ControlConfig, ControlResult, RequestContext
 from quorate_controller.control.broker_transitions import PartitionTransitions
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.topics import TopicManager
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import LOST_DIRECTORY, MetadataImage, PartitionRegistration, TopicImage
 from quorate_protocol.kafka.enums import LeaderRecoveryState
+from quorate_protocol.kafka.generated import alter_partition_request as alter
+from quorate_protocol.kafka.generated import assign_replicas_to_dirs_request as assign
+from quorate_protocol.kafka.generated import create_partitions_request as grow
+from quorate_protocol.kafka.generated import create_topics_request as create
+from quorate_protocol.kafka.generated import delete_topics_request as delete
+from quorate_protocol.kafka.generated import elect_leaders_request as elect
+from quorate_protocol.kafka.generated.create_topics_response import CreatableTopicConfigs
 from quorate_protocol.placement import UsableBroker, place_replicas
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 from quorate_protocol.records.generated import (

@@ -22,10 +22,9 @@ from quorate_protocol.records.control import decode_control
 from quorate_protocol.records.framing import decode_record, encode_record
 from quorate_protocol.records.generated import RECORD_CLASSES
 from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.frames import FrameDecoder, encode_frame
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request
-from quorate_protocol.wire.writing import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

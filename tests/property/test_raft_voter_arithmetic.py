@@ -57,10 +57,10 @@ def test_the_committed_offset_is_the_highest_that_a_majority_has(offsets: list[i
 def test_two_majorities_share_a_voter(count: int) -> None:
     size = majority_size(count)
     subsets = [set(subset) for subset in combinations(range(count), size)]
-    assert all(one & other for one in subsets for other in subsets)
+    assert all(subset & other for subset in subsets for other in subsets)
     if size > 1:
         smaller = [set(subset) for subset in combinations(range(count), size - 1)]
-        assert count % 2 == 0 or any(not one & other for one in smaller for other in smaller)
+        assert count % 2 == 0 or any(not subset & other for subset in smaller for other in smaller)
 
 
 def majorities(voters: VoterSet) -> list[set[ReplicaKey]]:
@@ -71,9 +71,8 @@ def majorities(voters: VoterSet) -> list[set[ReplicaKey]]:
 
 @given(voter_sets, voters)
 def test_majorities_before_and_after_one_change_share_a_voter(before: VoterSet, voter: Voter) -> None:
-    """Sets one addition or removal apart overlap, by the rule and in fact."""
     added = () if voter.node_id in before.ids else (before.add(voter),)
-    for after in (before, *added, *(before.remove(one.key) for one in before.voters)):
+    for after in (before, *added, *(before.remove(voter.key) for voter in before.voters)):
         if after is None or not before.voters or not after.voters:
             continue
         assert before.overlaps(after)
@@ -82,15 +81,14 @@ def test_majorities_before_and_after_one_change_share_a_voter(before: VoterSet, 
 
 
 @given(voter_sets, voter_sets)
-def test_the_rule_lets_one_voter_differ_on_each_side(one: VoterSet, other: VoterSet) -> None:
-    """KIP-853's rule, which takes an exchange of one voter for a change too."""
-    keys, others = ({voter.key for voter in voters.voters} for voters in (one, other))
-    assert one.overlaps(other) == (max(len(keys - others), len(others - keys)) <= 1)
+def test_the_rule_lets_one_voter_differ_on_each_side(before: VoterSet, after: VoterSet) -> None:
+    """KIP-853's rule, which allows the exchange of a voter too."""
+    keys, others = ({voter.key for voter in voters.voters} for voters in (before, after))
+    assert before.overlaps(after) == (max(len(keys - others), len(others - keys)) <= 1)
 
 
 @given(voter_sets, voters)
 def test_additions_and_removals_undo_each_other(voters: VoterSet, voter: Voter) -> None:
-    """Add and remove change one voter, or refuse."""
     if voter.node_id in voters.ids:
         with pytest.raises(RaftSafetyError, match="unique"):
             voters.add(voter)

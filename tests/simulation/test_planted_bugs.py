@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kit.simulator.__main__ import main
 from kit.simulator.checkpoints import Checkpoints
 from kit.simulator.disk import SimulatedFile
@@ -28,19 +27,20 @@ from quorate_controller.raft.roles.leader import Leader
 from quorate_controller.storage.controller_storage import ControllerStorage
 from quorate_protocol.image import BrokerRegistration, MetadataImage, snapshot
 from quorate_protocol.image.snapshot import write_checkpoint
+from quorate_protocol.kafka.generated.describe_configs_response import DescribeConfigsResponse
 from quorate_protocol.records.generated import AbortTransactionRecord, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import pytest
-    from kio.schema.alter_partition.v3.request import PartitionData
     from quorate_controller.control.api import ControlResult
     from quorate_controller.node.metadata import Waiter
     from quorate_controller.raft.replica import Replica
     from quorate_controller.raft.startup import HardState
     from quorate_protocol.image.partitions import PartitionRegistration
     from quorate_protocol.image.state import ImageState
+    from quorate_protocol.kafka.generated.alter_partition_request import PartitionData
 
 
 def test_finds_a_commit_without_a_majority(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_the_rule_about_http_is_selected() -> None:
 
 
 MAY_LISTEN = {
-    "protocol/quorate_protocol/accepting.py": "the listeners of controllers, and the HTTP server",
+    "protocol/quorate_protocol/socket_acceptor.py": "the listeners of controllers, and the HTTP server",
     "protocol/quorate_protocol/bounded_http/server.py": "all HTTP",
     "operator/quorate_operator/runtime/local/control_socket.py": "a Unix socket for one user",
     "operator/quorate_operator/runtime/local/forwarders.py": "addresses in 127.0.0.0/8, bounded there",

@@ -427,7 +427,7 @@ def describe_cluster_request(
 
     `include_fenced_brokers` (KIP-1073) has no effect for controllers.
     """
-    from kio.schema.describe_cluster.v2.request import (  # noqa: PLC0415 - tools that fail early do not need it
+    from quorate_protocol.kafka.generated.describe_cluster_request import (  # noqa: PLC0415 - tools that fail early do not need it
         DescribeClusterRequest,
     )
 

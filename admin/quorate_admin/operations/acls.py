@@ -37,7 +37,7 @@ class AclOperations(KeyedOperations):
         Raises:
             AdminError: no node answered; ServerError INVALID_REQUEST for a filter with UNKNOWN in it.
         """
-        from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+        from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
 
         from quorate_admin.types.acls import ANY_ACL
 
@@ -51,7 +51,7 @@ class AclOperations(KeyedOperations):
         self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
     ) -> Results[AclBinding, None]:
         """Create bindings (CreateAcls). Existing bindings stay."""
-        from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+        from quorate_protocol.kafka.generated.create_acls_request import AclCreation, CreateAclsRequest
 
         from quorate_admin.types.acls import AclBindingFilter
 
@@ -92,7 +92,7 @@ class AclOperations(KeyedOperations):
         self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
     ) -> Results[AclBindingFilter, Deletions]:
         """Delete all bindings that match one of the filters (DeleteAcls); returns the matches of each filter."""
-        from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
+        from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 
         from quorate_admin.types.acls import AclDeletion
 

@@ -60,7 +60,7 @@ class ClusterOperations(KeyedOperations):
         Raises:
             AdminError: no node answered; ServerError BROKER_ID_NOT_REGISTERED if the broker is not registered.
         """
-        from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+        from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 
         await self._ask(UnregisterBrokerRequest(broker_id=broker_id), timeout_ms=timeout_ms)
 
@@ -86,7 +86,10 @@ class ClusterOperations(KeyedOperations):
             ServerError: the update was refused; the message names the first feature that can't be changed.
             AdminError: no node answered.
         """
-        from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+        from quorate_protocol.kafka.generated.update_features_request import (
+            FeatureUpdateKey,
+            UpdateFeaturesRequest,
+        )
 
         request = UpdateFeaturesRequest(
             timeout=self._server_timeout(timeout_ms),
@@ -105,7 +108,7 @@ class ClusterOperations(KeyedOperations):
     async def list_groups(self, *, timeout_ms: int | None = None) -> Listed:
         """The groups of all brokers that the client is allowed to see, sorted by id (ListGroups). Brokers only."""
         self._brokers_only("list_groups")
-        from kio.schema.list_groups.v5.request import ListGroupsRequest
+        from quorate_protocol.kafka.generated.list_groups_request import ListGroupsRequest
 
         async def ask(to: To, _: Sequence[int]) -> Results[int, Listed]:
             response = await self._ask(

@@ -40,7 +40,10 @@ class ConfigOperations(KeyedOperations):
 
         A node that can't be reached is an error of its own resources only.
         """
-        from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+        from quorate_protocol.kafka.generated.describe_configs_request import (
+            DescribeConfigsRequest,
+            DescribeConfigsResource,
+        )
 
         def request_for(asked: Sequence[ConfigResource], _: timedelta) -> DescribeConfigsRequest:
             return DescribeConfigsRequest(
@@ -76,7 +79,7 @@ class ConfigOperations(KeyedOperations):
         With bootstrap controllers, BROKER goes to the active controller, and a BROKER_LOGGER to its
         controller, active or not (KIP-919).
         """
-        from kio.schema.incremental_alter_configs.v1 import request as messages
+        from quorate_protocol.kafka.generated import incremental_alter_configs_request as messages
 
         def configs_of(resource: ConfigResource) -> Iterator[messages.AlterableConfig]:
             for change in changes[resource]:
@@ -99,7 +102,7 @@ class ConfigOperations(KeyedOperations):
         Concurrent changes are lost, so prefer `incremental_alter_configs`: Kafka 4 removed this operation from
         its own client. Requests go to the same nodes as those of `incremental_alter_configs`.
         """
-        from kio.schema.alter_configs.v2 import request as messages
+        from quorate_protocol.kafka.generated import alter_configs_request as messages
 
         def configs_of(resource: ConfigResource) -> Iterator[messages.AlterableConfig]:
             for name, value in configs[resource].items():
@@ -163,15 +166,15 @@ class ConfigOperations(KeyedOperations):
     async def _list_config_resources(
         self, types: Iterable[ConfigResourceType], timeout_ms: int
     ) -> list[ConfigResource]:
-        from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+        from quorate_protocol.kafka.generated.list_config_resources_request import ListConfigResourcesRequest
 
         request = ListConfigResourcesRequest(resource_types=tuple(sorted(types)))
         response = await self._ask(request, To.ANY, timeout_ms=timeout_ms)
         return [_resource(config_resource) for config_resource in response.config_resources]
 
     async def _list_with_metadata(self, timeout_ms: int) -> list[ConfigResource]:
-        from kio.schema.metadata.v13.request import MetadataRequest
         from quorate_protocol.kafka.enums import ConfigResourceType
+        from quorate_protocol.kafka.generated.metadata_request import MetadataRequest
 
         from quorate_admin.types.configs import ConfigResource
 

@@ -73,7 +73,7 @@ class ControllerOperations(ClusterOperations):
         With `cluster_id`, a leader of another cluster refuses. With `ack_when_committed=False` (KIP-1186) the leader
         answers when it has written the new voter set, not when the set is committed.
         """
-        from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest, Listener
+        from quorate_protocol.kafka.generated.add_raft_voter_request import AddRaftVoterRequest, Listener
 
         request = AddRaftVoterRequest(
             cluster_id=cluster_id,
@@ -96,7 +96,7 @@ class ControllerOperations(ClusterOperations):
         timeout_ms: int | None = None,
     ) -> None:
         """Remove a voter from the quorum (RemoveRaftVoter, KIP-853)."""
-        from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+        from quorate_protocol.kafka.generated.remove_raft_voter_request import RemoveRaftVoterRequest
 
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id
@@ -112,7 +112,7 @@ class ControllerOperations(ClusterOperations):
 
         This is the plain request, which controllers send for themselves; `refresh_controller` adds the checks.
         """
-        from kio.schema.controller_registration.v0.request import (
+        from quorate_protocol.kafka.generated.controller_registration_request import (
             ControllerRegistrationRequest,
             Feature,
             Listener,
@@ -296,7 +296,11 @@ class ControllerOperations(ClusterOperations):
 
 def describe_quorum_request() -> Any:
     """The canonical request for the quorum of the metadata log."""
-    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+    from quorate_protocol.kafka.generated.describe_quorum_request import (
+        DescribeQuorumRequest,
+        PartitionData,
+        TopicData,
+    )
 
     topic = TopicData(
         topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=METADATA_PARTITION),)

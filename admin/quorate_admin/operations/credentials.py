@@ -52,11 +52,11 @@ class CredentialOperations(KeyedOperations):
 
         A given user without credentials has the error RESOURCE_NOT_FOUND.
         """
-        from kio.schema.describe_user_scram_credentials.v0.request import (
+        from quorate_protocol.kafka.enums import ScramMechanism
+        from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
             DescribeUserScramCredentialsRequest,
             UserName,
         )
-        from quorate_protocol.kafka.enums import ScramMechanism
 
         from quorate_admin.types.credentials import ScramCredentialInfo, UserScramCredentialsDescription
 
@@ -85,7 +85,7 @@ class CredentialOperations(KeyedOperations):
 
         If one alteration of a user is refused, none of that user's alterations is made.
         """
-        from kio.schema.alter_user_scram_credentials.v0.request import (
+        from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
             AlterUserScramCredentialsRequest,
             ScramCredentialDeletion,
         )
@@ -144,7 +144,7 @@ class CredentialOperations(KeyedOperations):
 
         With `max_lifetime_ms` -1 the cluster's default applies.
         """
-        from kio.schema.create_delegation_token.v3.request import (
+        from quorate_protocol.kafka.generated.create_delegation_token_request import (
             CreatableRenewers,
             CreateDelegationTokenRequest,
         )
@@ -180,7 +180,9 @@ class CredentialOperations(KeyedOperations):
 
         With `renew_period_ms` -1 the cluster's default applies.
         """
-        from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+        from quorate_protocol.kafka.generated.renew_delegation_token_request import (
+            RenewDelegationTokenRequest,
+        )
 
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period=timedelta(milliseconds=renew_period_ms))
         response = await self._ask(request, self._writer, timeout_ms=timeout_ms)
@@ -193,7 +195,9 @@ class CredentialOperations(KeyedOperations):
 
         With `expiry_period_ms` -1 the token is deleted immediately.
         """
-        from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
+        from quorate_protocol.kafka.generated.expire_delegation_token_request import (
+            ExpireDelegationTokenRequest,
+        )
 
         request = ExpireDelegationTokenRequest(
             hmac=hmac, expiry_time_period=timedelta(milliseconds=expiry_period_ms)
@@ -207,7 +211,7 @@ class CredentialOperations(KeyedOperations):
         """The tokens of the given owners, or all that the client is allowed to see (DescribeDelegationToken).
         Brokers, or controllers of Quorate.
         """
-        from kio.schema.describe_delegation_token.v3.request import (
+        from quorate_protocol.kafka.generated.describe_delegation_token_request import (
             DescribeDelegationTokenOwner,
             DescribeDelegationTokenRequest,
         )
@@ -263,7 +267,7 @@ def _refusal(alteration: Alteration) -> ServerError | None:
 def _upsertion(alteration: UserScramCredentialUpsertion) -> Any:
     import hashlib
 
-    from kio.schema.alter_user_scram_credentials.v0.request import ScramCredentialUpsertion
+    from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import ScramCredentialUpsertion
 
     password = alteration.password
     salt = salt_of(randbits(SALT_BITS)) if alteration.salt is None else alteration.salt

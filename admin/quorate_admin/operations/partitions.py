@@ -50,7 +50,10 @@ class PartitionOperations(KeyedOperations):
 
         A given partition that needs no election has the error ELECTION_NOT_NEEDED; without partitions, it is omitted.
         """
-        from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+        from quorate_protocol.kafka.generated.elect_leaders_request import (
+            ElectLeadersRequest,
+            TopicPartitions,
+        )
 
         def request_for(asked: Sequence[TopicPartition] | None, timeout: timedelta) -> ElectLeadersRequest:
             topics = _by_topic(asked, lambda topic, ids: TopicPartitions(topic=topic, partitions=ids))
@@ -79,7 +82,7 @@ class PartitionOperations(KeyedOperations):
 
         None instead of brokers cancels the reassignment of a partition.
         """
-        from kio.schema.alter_partition_reassignments.v1.request import (
+        from quorate_protocol.kafka.generated.alter_partition_reassignments_request import (
             AlterPartitionReassignmentsRequest,
             ReassignablePartition,
             ReassignableTopic,
@@ -119,7 +122,7 @@ class PartitionOperations(KeyedOperations):
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> Mapping[TopicPartition, PartitionReassignment]:
         """The reassignments in progress of the given partitions, or of all (ListPartitionReassignments)."""
-        from kio.schema.list_partition_reassignments.v0.request import (
+        from quorate_protocol.kafka.generated.list_partition_reassignments_request import (
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsTopics,
         )
@@ -240,7 +243,10 @@ class PartitionOperations(KeyedOperations):
     async def _log_dirs(
         self, to: To, partitions: Sequence[TopicPartition] | None, timeout_ms: int | None
     ) -> Described:
-        from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+        from quorate_protocol.kafka.generated.describe_log_dirs_request import (
+            DescribableLogDirTopic,
+            DescribeLogDirsRequest,
+        )
 
         topics = _by_topic(partitions, lambda topic, ids: DescribableLogDirTopic(topic=topic, partitions=ids))
         response = await self._ask(DescribeLogDirsRequest(topics=topics), to, timeout_ms=timeout_ms)
@@ -315,7 +321,7 @@ def _place(partition: TopicPartition, described: Described) -> ReplicaLogDirInfo
 
 
 def _move_request(assignments: Mapping[TopicPartitionReplica, str]) -> Any:
-    from kio.schema.alter_replica_log_dirs.v2.request import (
+    from quorate_protocol.kafka.generated.alter_replica_log_dirs_request import (
         AlterReplicaLogDir,
         AlterReplicaLogDirsRequest,
         AlterReplicaLogDirTopic,

@@ -24,7 +24,10 @@ class QuotaOperations(KeyedOperations):
         """The quotas, by quota name, of the entities that match the filter, or of all (DescribeClientQuotas).
         Brokers, or controllers of Quorate.
         """
-        from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
+        from quorate_protocol.kafka.generated.describe_client_quotas_request import (
+            ComponentData,
+            DescribeClientQuotasRequest,
+        )
 
         from quorate_admin.types.quotas import ClientQuotaFilter
 
@@ -52,7 +55,7 @@ class QuotaOperations(KeyedOperations):
         timeout_ms: int | None = None,
     ) -> Results[ClientQuotaEntity, None]:
         """Set and remove quotas (AlterClientQuotas). Alterations of the same entity are combined."""
-        from kio.schema.alter_client_quotas.v1.request import (
+        from quorate_protocol.kafka.generated.alter_client_quotas_request import (
             AlterClientQuotasRequest,
             EntityData,
             EntryData,

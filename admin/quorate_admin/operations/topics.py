@@ -55,7 +55,7 @@ class TopicOperations(KeyedOperations):
         THROTTLING_QUOTA_EXCEEDED is retried after its throttle time, unless `retry_on_quota_violation` is false
         (KIP-599).
         """
-        from kio.schema.create_topics.v7.request import CreateTopicsRequest
+        from quorate_protocol.kafka.generated.create_topics_request import CreateTopicsRequest
 
         self._brokers_only("create_topics")
         by_name: dict[str, NewTopic] = {}
@@ -87,7 +87,10 @@ class TopicOperations(KeyedOperations):
         """Delete topics by name or id (DeleteTopics; ids need version 6); results by the given name or id.
         Brokers only.
         """
-        from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+        from quorate_protocol.kafka.generated.delete_topics_request import (
+            DeleteTopicsRequest,
+            DeleteTopicState,
+        )
 
         self._brokers_only("delete_topics")
 
@@ -220,7 +223,7 @@ class TopicOperations(KeyedOperations):
         """Add partitions to topics (CreatePartitions); results by name. Quotas apply as in `create_topics`.
         Brokers only.
         """
-        from kio.schema.create_partitions.v3.request import (
+        from quorate_protocol.kafka.generated.create_partitions_request import (
             CreatePartitionsAssignment,
             CreatePartitionsRequest,
             CreatePartitionsTopic,
@@ -254,7 +257,7 @@ class TopicOperations(KeyedOperations):
         self, topics: Sequence[Key] | None, *, with_operations: bool = False, timeout_ms: int | None
     ) -> Any:
         """The Metadata response for the given topics, or all, with the brokers."""
-        from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+        from quorate_protocol.kafka.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 
         asked = None
         if topics is not None:
@@ -279,7 +282,7 @@ def _missing(key: Key) -> ServerError:
 
 
 def _creatable(topic: NewTopic) -> Any:
-    from kio.schema.create_topics.v7.request import (
+    from quorate_protocol.kafka.generated.create_topics_request import (
         CreatableReplicaAssignment,
         CreatableTopic,
         CreatableTopicConfig,
@@ -336,7 +339,7 @@ class TopicPages:
 
     def request(self, partitions_max: int) -> Any:
         """The request for the next page with at most `partitions_max` partitions."""
-        from kio.schema.describe_topic_partitions.v0.request import (
+        from quorate_protocol.kafka.generated.describe_topic_partitions_request import (
             Cursor,
             DescribeTopicPartitionsRequest,
             TopicRequest,

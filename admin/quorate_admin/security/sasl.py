@@ -31,8 +31,8 @@ async def authenticate(config: SaslConfig, host: str, ask: Ask) -> int:
         AuthenticationError: the server refused, or does not support the mechanism; or there is no token.
         ConfigError: a trust store can't be used.
     """
-    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+    from quorate_protocol.kafka.generated.sasl_authenticate_request import SaslAuthenticateRequest
+    from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 
     mechanism = config.mechanism.value
     handshake = await ask(SaslHandshakeRequest(mechanism=mechanism))

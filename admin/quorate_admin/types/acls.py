@@ -1,9 +1,9 @@
 """Access control: bindings of a resource pattern to what a principal may do, and filters over them (KIP-140)."""
 
+from dataclasses import dataclass
 from typing import Final, Self
 
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
-from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import ServerError
 
@@ -11,7 +11,7 @@ WILDCARD: Final = "*"
 """The name that matches every resource, and the host that matches every host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, order=True)
 class ResourcePattern:
     """The resources that a binding is about."""
 
@@ -22,7 +22,7 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AccessControlEntry:
-    """Who, from where, may or may not do what. `principal` is `Type:name`."""
+    """An operation that a principal, `Type:name`, may or may not do from a host."""
 
     principal: str
     host: str = WILDCARD
@@ -30,7 +30,7 @@ class AccessControlEntry:
     permission_type: AclPermissionType = AclPermissionType.ALLOW
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
     """One ACL."""
 
@@ -38,7 +38,7 @@ class AclBinding:
     entry: AccessControlEntry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ResourcePatternFilter:
     """Which patterns; None and ANY match all, MATCH those patterns that cover `name`."""
 
@@ -47,7 +47,7 @@ class ResourcePatternFilter:
     pattern_type: PatternType = PatternType.ANY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AccessControlEntryFilter:
     """Which entries; None and ANY match all."""
 
@@ -67,7 +67,7 @@ class AccessControlEntryFilter:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AclBindingFilter:
     """Which bindings."""
 

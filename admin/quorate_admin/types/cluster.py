@@ -2,10 +2,9 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from quorate_protocol.kafka.enums import AclOperation, UpgradeType
-from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,7 @@ class ClusterDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RaftVoterEndpoint:
     """A listener of a voter: its name, for instance CONTROLLER, host and port."""
 
@@ -136,7 +135,7 @@ class GroupListing:
     group_state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FeatureUpdate:
     """The new level of a feature; 0 disables it."""
 

@@ -1,9 +1,8 @@
 """Configs of topics, nodes, loggers, groups and client metrics."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigSource, ConfigType
-from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,7 +52,7 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AlterConfigOp:
     """One change of one config (IncrementalAlterConfigs). DELETE has no value.
 

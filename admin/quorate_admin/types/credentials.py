@@ -1,14 +1,10 @@
 """Credentials of users: SCRAM (KIP-554), and delegation tokens (KIP-48) with the principals that they belong to."""
 
 import base64
-from dataclasses import field
-from typing import Final, Self
+from dataclasses import dataclass, field
+from typing import Self
 
-from quorate_protocol.kafka.enums import ScramMechanism
-from quorate_protocol.plain_data import dataclass
-
-ITERATIONS_DEFAULT: Final = 4096
-"""The minimum that Kafka accepts (RFC 7677)."""
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN, ScramMechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +23,18 @@ class UserScramCredentialsDescription:
     credentials: tuple[ScramCredentialInfo, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class UserScramCredentialUpsertion:
     """A credential to set. The client sends only the salted hash of the password. Without a salt, it is random."""
 
     user: str
     mechanism: ScramMechanism
     password: str | bytes = field(repr=False)
-    iterations: int = ITERATIONS_DEFAULT
+    iterations: int = SCRAM_ITERATIONS_MIN
     salt: bytes | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class UserScramCredentialDeletion:
     """A credential to delete."""
 

@@ -2,9 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Self
-
-from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import ServerError
 

@@ -1,14 +1,10 @@
 """Client quotas (KIP-546): limits for users, client ids and IP addresses."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Self
 
 from quorate_protocol.kafka.enums import QuotaMatch
-from quorate_protocol.plain_data import dataclass
-
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,7 +27,7 @@ class ClientQuotaEntity:
         return ", ".join(f"{kind} {'default' if name is None else name}" for kind, name in self.entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClientQuotaFilterComponent:
     """A condition on one entity type; `name` belongs to EXACT."""
 
@@ -46,7 +42,7 @@ class ClientQuotaFilterComponent:
         return cls(entity_type=entity_type, match=match, name=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClientQuotaFilter:
     """Which entities: all components must match. `is_strict` leaves out entities with further types."""
 
@@ -64,7 +60,7 @@ class ClientQuotaFilter:
         return cls(components=tuple(components), is_strict=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClientQuotaAlteration:
     """New values of an entity's quotas by quota name; None removes one."""
 

@@ -2,16 +2,15 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from quorate_protocol.kafka.enums import AclOperation
-from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.errors import ServerError
 from quorate_admin.types.configs import ConfigEntry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create; -1 leaves a number to the cluster's default.
 
@@ -42,7 +41,7 @@ class CreatedTopic:
     configs_error: ServerError | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NewPartitions:
     """The new total number of partitions of a topic.
 
@@ -66,7 +65,7 @@ class TopicListing:
 class PartitionDescription:
     """A partition; brokers by id, replicas with the preferred leader first.
 
-    `leader` is None while there is none; `leader_epoch` is -1 if the server does not return it.
+    `leader` is None while the partition has no leader; `leader_epoch` is -1 if the server does not return it.
     `eligible_leader_replicas` and `last_known_elr` (KIP-966) are None if the server does not return them.
     """
 

@@ -11,20 +11,24 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
-from kio.schema.delete_acls.v3.response import (
+from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image.security import AccessControlEntry
+from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.generated.create_acls_request import AclCreation, CreateAclsRequest
+from quorate_protocol.kafka.generated.create_acls_response import AclCreationResult, CreateAclsResponse
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from quorate_protocol.kafka.generated.delete_acls_response import (
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsResponse,
 )
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.describe_acls.v3.response import AclDescription, DescribeAclsResource, DescribeAclsResponse
-from kio.schema.errors import ErrorCode
-from quorate_protocol import features
-from quorate_protocol.image.security import AccessControlEntry
-from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
+from quorate_protocol.kafka.generated.describe_acls_response import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from quorate_protocol.records.generated import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from quorate_protocol.uuids import uuid_from
 

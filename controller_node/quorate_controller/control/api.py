@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 
@@ -29,12 +29,6 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 STEP_PAUSE_MS: Final = 1
 """The pause between two steps of a long task: the next one runs in a later turn, after other events."""
-
-NO_LEADER: Final = -1
-"""The leader in the records of a leaderless partition."""
-
-NO_LEADER_CHANGE: Final = -2
-"""The value of PartitionChangeRecord.leader that keeps the leader."""
 
 
 class ControlError(Exception):

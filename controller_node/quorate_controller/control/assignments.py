@@ -5,7 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
 from quorate_protocol.image.partitions import UNASSIGNED_DIRECTORY
 from quorate_protocol.placement import PlacementError, Placer, UsableBroker

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
 
 from quorate_controller.control.api import ControlError
 

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.topics import PartitionKey
 from quorate_protocol.image.views import leads_any_partition
 from quorate_protocol.plain_data import dataclass

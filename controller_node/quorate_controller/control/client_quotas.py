@@ -6,15 +6,19 @@ from collections.abc import Generator, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntryData, OpData
-from kio.schema.alter_client_quotas.v1.response import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image.security import quota_entity
+from quorate_protocol.kafka.enums import CLIENT_ID, IP, USER, ConfigType
+from quorate_protocol.kafka.generated.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntryData,
+    OpData,
+)
+from quorate_protocol.kafka.generated.alter_client_quotas_response import (
     AlterClientQuotasResponse,
 )
-from kio.schema.alter_client_quotas.v1.response import EntityData as EntityResponse
-from kio.schema.alter_client_quotas.v1.response import EntryData as EntryResponse
-from kio.schema.errors import ErrorCode
-from quorate_protocol.image.security import quota_entity
-from quorate_protocol.kafka.enums import ConfigType
+from quorate_protocol.kafka.generated.alter_client_quotas_response import EntityData as EntityResponse
+from quorate_protocol.kafka.generated.alter_client_quotas_response import EntryData as EntryResponse
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData
 
 from quorate_controller.control.api import (
@@ -29,9 +33,6 @@ from quorate_controller.control.steps import ITEM, Parts, Steps, begun, text_wor
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
-CLIENT_ID: Final = "client-id"
-USER: Final = "user"
-IP: Final = "ip"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 _TYPES: Final = (CLIENT_ID, USER, IP)
 """In the order in which Java prints the parts of an entity, which is that of their hashes."""

@@ -7,25 +7,26 @@ from collections.abc import Callable, Container, Generator, Iterable, Mapping, S
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from kio.schema.alter_configs.v2 import request as legacy_request
-from kio.schema.alter_configs.v2 import response as legacy_response
-from kio.schema.alter_configs.v2.request import AlterConfigsRequest
-from kio.schema.create_topics.v7.response import CreatableTopicConfigs
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
+from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image.views import MIN_INSYNC_REPLICAS
+from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigType
+from quorate_protocol.kafka.generated import alter_configs_request as legacy_request
+from quorate_protocol.kafka.generated import alter_configs_response as legacy_response
+from quorate_protocol.kafka.generated.alter_configs_request import AlterConfigsRequest
+from quorate_protocol.kafka.generated.create_topics_response import CreatableTopicConfigs
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kio.schema.incremental_alter_configs.v1.response import (
+from quorate_protocol.kafka.generated.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from quorate_protocol import features
-from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigType
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import ConfigRecord
+from quorate_protocol.wire.codec import SharedArray
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
-from quorate_protocol.wire.writing import SharedArray
 
 from quorate_controller.control.api import (
     ControlError,
@@ -48,7 +49,6 @@ from quorate_controller.control.config_validation import (
     validate_topic,
 )
 from quorate_controller.control.effective_configs import (
-    MIN_INSYNC_REPLICAS,
     NOTHING,
     EffectiveConfigs,
     OfBrokerConfigs,

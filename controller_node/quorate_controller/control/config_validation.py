@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from quorate_controller.control.api import ControlError, invalid_request
 from quorate_controller.control.config_schema import (

@@ -4,39 +4,47 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
-from kio.schema.alter_configs.v2.request import AlterConfigsRequest
-from kio.schema.alter_partition.v3.request import AlterPartitionRequest
-from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
-from kio.schema.alter_user_scram_credentials.v0.request import AlterUserScramCredentialsRequest
-from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-from kio.schema.create_acls.v3.request import CreateAclsRequest
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
-from kio.schema.create_topics.v7.request import CreateTopicsRequest
-from kio.schema.delete_acls.v3.request import DeleteAclsRequest
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
-from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
-from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
-from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
-from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
-from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from quorate_protocol.kafka.generated.alter_client_quotas_request import AlterClientQuotasRequest
+from quorate_protocol.kafka.generated.alter_configs_request import AlterConfigsRequest
+from quorate_protocol.kafka.generated.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+)
+from quorate_protocol.kafka.generated.alter_partition_request import AlterPartitionRequest
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+)
+from quorate_protocol.kafka.generated.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_registration_request import BrokerRegistrationRequest
+from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest
+from quorate_protocol.kafka.generated.create_acls_request import CreateAclsRequest
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from quorate_protocol.kafka.generated.create_partitions_request import CreatePartitionsRequest
+from quorate_protocol.kafka.generated.create_topics_request import CreateTopicsRequest
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsRequest
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest
+from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
+from quorate_protocol.kafka.generated.describe_client_quotas_request import DescribeClientQuotasRequest
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.describe_configs_request import DescribeConfigsRequest
+from quorate_protocol.kafka.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
+from quorate_protocol.kafka.generated.elect_leaders_request import ElectLeadersRequest
+from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from quorate_protocol.kafka.generated.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+)
+from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.kafka.generated.update_features_request import UpdateFeaturesRequest
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import (
     AbortTransactionRecord,

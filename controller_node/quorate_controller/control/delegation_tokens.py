@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
-from kio.schema.errors import ErrorCode
-from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.security import DelegationToken
 from quorate_protocol.kafka.enums import AclOperation, ResourceType, SecurityProtocol
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from quorate_protocol.kafka.generated.create_delegation_token_response import CreateDelegationTokenResponse
+from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
+from quorate_protocol.kafka.generated.expire_delegation_token_response import ExpireDelegationTokenResponse
+from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
+from quorate_protocol.kafka.generated.renew_delegation_token_response import RenewDelegationTokenResponse
 from quorate_protocol.records.generated import RemoveDelegationTokenRecord
 from quorate_protocol.uuids import uuid_from, uuid_to_text
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND

@@ -8,17 +8,8 @@ from datetime import timedelta
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
-from kio.schema.describe_configs.v4.response import (
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
-from kio.schema.errors import ErrorCode
 from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (
     AUTHORIZED_OPERATIONS_OMITTED,
     SUPPORTED_OPERATIONS,
@@ -29,6 +20,18 @@ from quorate_protocol.kafka.enums import (
     EndpointType,
     ResourceType,
     bits_of_operations,
+)
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.describe_cluster_response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+from quorate_protocol.kafka.generated.describe_configs_request import DescribeConfigsRequest
+from quorate_protocol.kafka.generated.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
 )
 from quorate_protocol.plain_data import dataclass
 

@@ -8,30 +8,34 @@ from collections.abc import Generator, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
-from kio.schema.describe_client_quotas.v1.response import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import CLIENT_ID, IP, USER, AclOperation, ResourceType, ScramMechanism
+from quorate_protocol.kafka.generated.describe_client_quotas_request import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
+from quorate_protocol.kafka.generated.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
     EntityData,
     EntryData,
     ValueData,
 )
-from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
-from kio.schema.describe_delegation_token.v3.response import (
+from quorate_protocol.kafka.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_delegation_token_response import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenResponse,
 )
-from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
-from kio.schema.describe_user_scram_credentials.v0.response import (
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_response import (
     CredentialInfo,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from kio.schema.errors import ErrorCode
-from quorate_protocol.kafka.enums import AclOperation, ResourceType, ScramMechanism
 
 from quorate_controller.control.api import ControlError, ControlResult, RequestContext, invalid_request
-from quorate_controller.control.client_quotas import CLIENT_ID, IP, USER
 from quorate_controller.control.delegation_tokens import HMAC_WORK, may_request_tokens, token_hmac
 from quorate_controller.control.steps import ITEM, LOOK, StepBudget
 

@@ -11,23 +11,24 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-from kio.schema.describe_topic_partitions.v0.response import (
-    Cursor,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image import NO_LEADER
 from quorate_protocol.kafka.enums import (
     SUPPORTED_OPERATIONS,
     AclOperation,
     ResourceType,
     bits_of_operations,
 )
-from quorate_protocol.kafka.topics import INTERNAL_TOPICS
+from quorate_protocol.kafka.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from quorate_protocol.kafka.generated.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from quorate_protocol.kafka.metadata_log import INTERNAL_TOPICS
 
-from quorate_controller.control.api import NO_LEADER, ControlResult, RequestContext, invalid_request
+from quorate_controller.control.api import ControlResult, RequestContext, invalid_request
 from quorate_controller.control.steps import ITEM, LOOK, StepBudget
 from quorate_controller.control.topic_names import why_invalid
 from quorate_controller.security.access import Access

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from quorate_protocol.image.views import MIN_INSYNC_REPLICAS
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 from quorate_protocol.plain_data import dataclass
 
@@ -28,7 +29,6 @@ _CHECKED: Final[Mapping[int, Callable[[], Mapping[str, Definition]]]] = {
 
 _Value = TypeVar("_Value")
 
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 
 

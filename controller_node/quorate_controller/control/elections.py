@@ -5,10 +5,14 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
-from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ElectionType
+from quorate_protocol.kafka.generated.elect_leaders_request import ElectLeadersRequest
+from quorate_protocol.kafka.generated.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
 from quorate_controller.control.api import (
     ControlError,

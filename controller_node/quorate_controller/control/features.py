@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
-from kio.schema.update_features.v1 import response as v1
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
-from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import VersionRange
 from quorate_protocol.kafka.enums import UpgradeType
+from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from quorate_protocol.kafka.generated.update_features_response import UpdateFeaturesResponse
+from quorate_protocol.kafka.schemas import older_classes
 from quorate_protocol.records.generated import FeatureLevelRecord, NoOpRecord
 
 from quorate_controller.control.api import (
@@ -176,18 +176,19 @@ def _response(
     message: str | None,
     updated: tuple[FeatureUpdateKey, ...],
     context: RequestContext,
-) -> UpdateFeaturesResponse | v1.UpdateFeaturesResponse:
+) -> Any:
     """Up to version 1 each successful update is listed; version 2 has no field for that."""
     if context.api_version > 1:
         return UpdateFeaturesResponse(
             throttle_time=timedelta(0), error_code=error_code, error_message=message
         )
-    return v1.UpdateFeaturesResponse(
+    v1 = older_classes("UpdateFeaturesResponse", 1)
+    return v1["UpdateFeaturesResponse"](
         throttle_time=timedelta(0),
         error_code=error_code,
         error_message=message,
         results=tuple(
-            v1.UpdatableFeatureResult(feature=update.feature, error_code=error_code, error_message="NONE")
+            v1["UpdatableFeatureResult"](feature=update.feature, error_code=error_code, error_message="NONE")
             for update in updated
         ),
     )

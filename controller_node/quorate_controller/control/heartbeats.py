@@ -27,10 +27,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
-from kio.schema.errors import ErrorCode
 from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_heartbeat_response import BrokerHeartbeatResponse
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,

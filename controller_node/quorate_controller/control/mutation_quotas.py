@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import CLIENT_ID, USER
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError
-from quorate_controller.control.client_quotas import CLIENT_ID, CONTROLLER_MUTATION_RATE, USER
+from quorate_controller.control.client_quotas import CONTROLLER_MUTATION_RATE
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage

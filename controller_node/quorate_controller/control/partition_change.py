@@ -25,6 +25,7 @@ from quorate_protocol.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KEEPS_LEADER_EPOCH_ON_ISR_SHRINK_SINCE,
 )
+from quorate_protocol.image import NO_LEADER, NO_LEADER_CHANGE
 from quorate_protocol.image.partitions import (
     MIGRATING_DIRECTORY,
     PartitionRegistration,
@@ -32,8 +33,6 @@ from quorate_protocol.image.partitions import (
 from quorate_protocol.kafka.enums import LeaderRecoveryState
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import PartitionChangeRecord
-
-from quorate_controller.control.api import NO_LEADER, NO_LEADER_CHANGE
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage

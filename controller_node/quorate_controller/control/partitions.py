@@ -5,18 +5,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kio.schema.alter_partition.v3 import request as alter_request
-from kio.schema.alter_partition.v3 import response as alter_response
-from kio.schema.assign_replicas_to_dirs.v0 import request as assign_request
-from kio.schema.assign_replicas_to_dirs.v0 import response as assign_response
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import DIRECTORY_ASSIGNMENT_SINCE
+from quorate_protocol.image import NO_LEADER_CHANGE
 from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
 from quorate_protocol.kafka.enums import LeaderRecoveryState
+from quorate_protocol.kafka.generated import alter_partition_request as alter_request
+from quorate_protocol.kafka.generated import alter_partition_response as alter_response
+from quorate_protocol.kafka.generated import assign_replicas_to_dirs_request as assign_request
+from quorate_protocol.kafka.generated import assign_replicas_to_dirs_response as assign_response
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import (
-    NO_LEADER_CHANGE,
     ControlError,
     ControlResult,
     RequestContext,
@@ -275,5 +275,10 @@ def _epoch_error(
 
 def _refused(partition_id: int, error_code: ErrorCode) -> alter_response.PartitionData:
     return alter_response.PartitionData(
-        partition_index=partition_id, error_code=error_code, leader_id=0, leader_epoch=0, partition_epoch=0
+        partition_index=partition_id,
+        error_code=error_code,
+        leader_id=0,
+        leader_epoch=0,
+        isr=(),
+        partition_epoch=0,
     )

@@ -11,7 +11,7 @@ A policy runs in the thread that decides and blocks it until it returns.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.plain_data import dataclass
 

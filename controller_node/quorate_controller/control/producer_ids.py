@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
-from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from quorate_protocol.kafka.generated.allocate_producer_ids_response import AllocateProducerIdsResponse
 from quorate_protocol.records.generated import ProducerIdsRecord
 
 from quorate_controller.control.api import ControlError, ControlResult

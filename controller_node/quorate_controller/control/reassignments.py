@@ -12,16 +12,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kio.schema.alter_partition_reassignments.v1 import request as alter_request
-from kio.schema.alter_partition_reassignments.v1 import response as alter_response
-from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
-from kio.schema.list_partition_reassignments.v0.response import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
+from quorate_protocol.kafka.generated import alter_partition_reassignments_request as alter_request
+from quorate_protocol.kafka.generated import alter_partition_reassignments_response as alter_response
+from quorate_protocol.kafka.generated.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+)
+from quorate_protocol.kafka.generated.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from quorate_protocol.image.partitions import MIGRATING_DIRECTORY, PartitionRegistration
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult

@@ -3,16 +3,15 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature
-from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
-from kio.schema.errors import ErrorCode
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
-from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from quorate_protocol import features
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import SecurityProtocol
+from quorate_protocol.kafka.generated.broker_registration_request import BrokerRegistrationRequest, Feature
+from quorate_protocol.kafka.generated.broker_registration_response import BrokerRegistrationResponse
+from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest
+from quorate_protocol.kafka.generated.controller_registration_response import ControllerRegistrationResponse
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
+from quorate_protocol.kafka.generated.unregister_broker_response import UnregisterBrokerResponse
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.kafka.generated.unregister_controller_response import UnregisterControllerResponse
 from quorate_protocol.records.generated import (
@@ -334,7 +333,8 @@ class ControllerManager:
             raise ControlError(ErrorCode.unsupported_version, _too_old_to_unregister(level, controller_id))
         if controller_id not in self._image.cluster.controllers:
             raise ControlError(
-                CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered."
+                ErrorCode.controller_id_not_registered,
+                f"Controller ID {controller_id} is not currently registered.",
             )
         response = UnregisterControllerResponse(
             throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=""

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType
 
 from quorate_controller.control.api import ControlError

@@ -6,18 +6,18 @@ from datetime import timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.alter_user_scram_credentials.v0.request import (
+from quorate_protocol import features
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN, ScramMechanism
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kio.schema.alter_user_scram_credentials.v0.response import (
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from kio.schema.errors import ErrorCode
-from quorate_protocol import features
-from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.records.generated import (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
     from quorate_protocol.records.framing import MetadataRecord
 
-ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 USERS_PER_PART: Final = 100
 """Users whose credentials are written together: each part is a metadata transaction if it deletes any."""
@@ -156,7 +155,7 @@ class ScramManager:
                 raise ControlError(
                     ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
                 )
-        elif alteration.iterations < ITERATIONS_MIN:
+        elif alteration.iterations < SCRAM_ITERATIONS_MIN:
             raise ControlError(ErrorCode.unacceptable_credential, "Too few iterations")
         elif alteration.iterations > ITERATIONS_MAX:
             raise ControlError(ErrorCode.unacceptable_credential, "Too many iterations")

@@ -10,10 +10,10 @@ from collections.abc import Generator, Sequence, Set
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest
+from quorate_protocol.kafka.generated.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.generated import RemoveTopicRecord
 

@@ -5,13 +5,13 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.create_partitions.v3 import request as grow_request
-from kio.schema.create_partitions.v3 import response as grow_response
-from kio.schema.create_topics.v7 import request as create_request
-from kio.schema.create_topics.v7 import response as create_response
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import AclOperation, ResourceType
+from quorate_protocol.kafka.generated import create_partitions_request as grow_request
+from quorate_protocol.kafka.generated import create_partitions_response as grow_response
+from quorate_protocol.kafka.generated import create_topics_request as create_request
+from quorate_protocol.kafka.generated import create_topics_response as create_response
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC
 from quorate_protocol.records.batch import BATCH_SIZE_BYTES_MAX
 from quorate_protocol.records.generated import PartitionRecord, TopicRecord

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from quorate_protocol.files import read_bounded
-from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN, ScramMechanism
 from quorate_protocol.records.generated import UserScramCredentialRecord
 
-from quorate_controller.control.scram_credentials import ITERATIONS_MAX, ITERATIONS_MIN, credential_record
+from quorate_controller.control.scram_credentials import ITERATIONS_MAX, credential_record
 from quorate_controller.directories.format import FormatError
 
-ITERATIONS_DEFAULT: Final = 4096
 _FORM: Final = "SCRAM-SHA-256=[name=USER,password=PASSWORD]"
 _MECHANISMS: Final = {
     mechanism.mechanism_name: mechanism
@@ -71,8 +70,10 @@ def read_scram_users(
                 user,
                 mechanism,
                 salt=(salt := generate_salt()),
-                salted_password=hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, ITERATIONS_DEFAULT),
-                iterations=ITERATIONS_DEFAULT,
+                salted_password=hashlib.pbkdf2_hmac(
+                    mechanism.hash_name, password, salt, SCRAM_ITERATIONS_MIN
+                ),
+                iterations=SCRAM_ITERATIONS_MIN,
             )
             for user, password in _passwords(Path(directory)).items()
         )
@@ -108,7 +109,7 @@ def _record(entry: str, generate_salt: Callable[[], bytes]) -> UserScramCredenti
     user = values.get("name", "")
     if not user or len(user.encode()) > _NAME_BYTES_MAX:
         raise FormatError(f"--add-scram: name must have from 1 to {_NAME_BYTES_MAX} bytes")
-    iterations = _iterations(values.get("iterations", str(ITERATIONS_DEFAULT)))
+    iterations = _iterations(values.get("iterations", str(SCRAM_ITERATIONS_MIN)))
     salt = _decoded("salt", values["salt"]) if "salt" in values else generate_salt()
     salted = _salted_password(mechanism, values, salt, iterations)
     return credential_record(user, mechanism, salt=salt, salted_password=salted, iterations=iterations)
@@ -131,9 +132,9 @@ def _values(text: str) -> dict[str, str]:
 
 def _iterations(text: str) -> int:
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(ITERATIONS_MAX))
-    if not is_number or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
+    if not is_number or not SCRAM_ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
         raise FormatError(
-            f"--add-scram: iterations must be a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+            f"--add-scram: iterations must be a number from {SCRAM_ITERATIONS_MIN} to {ITERATIONS_MAX}"
         )
     return int(text)
 

@@ -9,10 +9,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.image.security import ScramCredential
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN
 
 from quorate_controller.control.delegation_tokens import token_hmac
 from quorate_controller.control.scram_credentials import credential_record
-from quorate_controller.security.sasl import ITERATIONS_MIN, TokenCredential
+from quorate_controller.security.sasl import TokenCredential
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
@@ -39,7 +40,9 @@ class ImageCredentials:
         """See `sasl.Credentials`. A few credentials decide, so that it takes as little time for each login."""
         of_some = islice(self._image.scram.items(), COUNTED_MAX)
         counts = Counter(credential.iterations for (kind, _), credential in of_some if kind is mechanism)
-        return max(counts, key=lambda iterations: (counts[iterations], iterations), default=ITERATIONS_MIN)
+        return max(
+            counts, key=lambda iterations: (counts[iterations], iterations), default=SCRAM_ITERATIONS_MIN
+        )
 
     def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         """See `sasl.Credentials`."""
@@ -62,8 +65,8 @@ class ImageCredentials:
 def _derived(mechanism: ScramMechanism, token_id: str, secret: str) -> ScramCredential:
     """The credential of a token. The salt need not be random: the password, the HMAC, is like a key."""
     password, salt = base64.b64encode(token_hmac(secret, token_id)), token_id.encode()
-    salted = hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, ITERATIONS_MIN)
+    salted = hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, SCRAM_ITERATIONS_MIN)
     record = credential_record(
-        token_id, mechanism, salt=salt, salted_password=salted, iterations=ITERATIONS_MIN
+        token_id, mechanism, salt=salt, salted_password=salted, iterations=SCRAM_ITERATIONS_MIN
     )
     return ScramCredential.from_record(record)

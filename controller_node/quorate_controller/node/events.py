@@ -13,7 +13,7 @@ from quorate_controller.security.access import UNRESTRICTED, Access
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.control.api import ControlError
     from quorate_controller.raft.messages import Destination, Event, Note, RaftResponse, Send

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, ValueTooLong
+from quorate_protocol.errors import ErrorCode, ProtocolError, ValueTooLong
 from quorate_protocol.image.loading import loading_checkpoint, replaying_log_batch
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import (
@@ -36,8 +35,8 @@ from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from kio.static.protocol import Payload
     from quorate_protocol.image import MetadataImage
+    from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.records.framing import MetadataRecord
 
     from quorate_controller.control.api import ControlResult

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest, Feature, Listener
-from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import CONTROLLER_REGISTRATION_SINCE
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
+from quorate_protocol.kafka.generated.controller_registration_request import (
+    ControllerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from quorate_protocol.kafka.generated.controller_registration_response import ControllerRegistrationResponse
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, OwnRequest, OwnRequestAnswered

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Mapping
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.node.events import Caller, NotAwaited, OwnRequest, ResponseWithData
     from quorate_controller.node.status import NodeStatus

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError, ControlResult, RequestContext
@@ -31,7 +31,7 @@ from quorate_controller.raft.model import RaftSafetyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.node.events import ControlRequest
     from quorate_controller.node.metadata import MetadataState, Proposals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from quorate_controller.node.events import ResponseWithData
 from quorate_controller.raft.messages import FetchResponse, FetchSnapshotResponse

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 
 from quorate_controller.control.api import ControlError
@@ -44,7 +44,7 @@ from quorate_controller.unix_time import unchanged
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.control.api import ControlResult
     from quorate_controller.node.consistency import BrokerWaits, FirstCatchUp

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft.model import (

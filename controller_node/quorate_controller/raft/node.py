@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.uuids import uuid_to_text
 

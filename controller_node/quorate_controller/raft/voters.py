@@ -6,7 +6,7 @@ from quorate_protocol.errors import MalformedMessage
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records import control
 from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX
-from quorate_protocol.wire.writing import encode
+from quorate_protocol.wire.codec import encode
 
 from quorate_controller.raft.model import Endpoint, RaftSafetyError, ReplicaKey, VersionRange, Voter
 

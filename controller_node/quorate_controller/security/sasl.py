@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from quorate_protocol.image.security import ScramCredential
-from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN, ScramMechanism
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.oauth import OAUTHBEARER
 from quorate_protocol.security.scram import SALT_BITS, salt_of
@@ -28,7 +28,6 @@ SCRAM_MECHANISMS: Final = {
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 }
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
-ITERATIONS_MIN: Final = 4096
 
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _TEXT: Final = r"[\x01-\x2b\x2d-\x7f]+"
@@ -268,7 +267,7 @@ class ScramServer:
             token = self._credentials.of_token(self._mechanism, name)
             if token is None:
                 # As the credentials of tokens are, see `ImageCredentials`.
-                decoy = replace(decoy, salt=name.encode(errors="replace"), iterations=ITERATIONS_MIN)
+                decoy = replace(decoy, salt=name.encode(errors="replace"), iterations=SCRAM_ITERATIONS_MIN)
                 return decoy, None, "there is no such token"
             client = Authenticated(
                 name=token.owner, token_authenticated=True, expires_at_ms=token.expires_at_ms
@@ -277,8 +276,8 @@ class ScramServer:
         credential = self._credentials.of_user(self._mechanism, name)
         if credential is None:
             return decoy, None, "there is no such user"
-        if credential.iterations < ITERATIONS_MIN:
-            return decoy, None, f"the credential has fewer than {ITERATIONS_MIN} iterations"
+        if credential.iterations < SCRAM_ITERATIONS_MIN:
+            return decoy, None, f"the credential has fewer than {SCRAM_ITERATIONS_MIN} iterations"
         return credential, Authenticated(name=name), "the password is wrong"
 
     def _verified(self, text: str, challenge: _Challenge) -> bytes:

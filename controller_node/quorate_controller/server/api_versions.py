@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_READ_APIS, EXTENSION_APIS, ApiKey
 from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,

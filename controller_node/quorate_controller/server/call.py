@@ -7,9 +7,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.envelope.v0.response import EnvelopeResponse
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from quorate_protocol.kafka.generated.envelope_response import EnvelopeResponse
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import (
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from asyncio import Future, TimerHandle
     from collections.abc import Callable
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.wire.server import Request
 
     from quorate_controller.node.events import ResponseWithData

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from quorate_controller.node.measurements import LatencyHistogram
 
 if TYPE_CHECKING:
-    from kio.schema.errors import ErrorCode
     from quorate_protocol.bounded_http.places import HttpLimit
+    from quorate_protocol.errors import ErrorCode
 
 
 class Limit(StrEnum):

@@ -17,9 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, TooManyElements
-from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, EXTENSION_APIS, SERVED_APIS, AnsweredBy, ApiKey
+from quorate_protocol.errors import ErrorCode, ProtocolError, TooManyElements
+from quorate_protocol.kafka.apis import (
+    CONTROLLER_READ_APIS,
+    EXTENSION_APIS,
+    SERVED_APIS,
+    ApiKey,
+    HandledBy,
+)
 from quorate_protocol.wire.server import parse_head, parse_request
 
 from quorate_controller.control.api import ControlError
@@ -123,15 +128,15 @@ class Dispatcher:
         self._offered = apis
         self._apis = {**apis, **EXTENSION_APIS, **CONTROLLER_READ_APIS}
         parts = {
-            AnsweredBy.RAFT: self._raft,
-            AnsweredBy.ACTIVE_CONTROLLER: self._active,
-            AnsweredBy.ANY_CONTROLLER: self._control,
+            HandledBy.RAFT: self._raft,
+            HandledBy.ACTIVE_CONTROLLER: self._active,
+            HandledBy.ANY_CONTROLLER: self._control,
         }
         self._handlers: dict[int, Callable[[Call], None]] = {
             **{
-                key: parts[api.answered_by]
+                key: parts[api.handled_by]
                 for key, api in {**SERVED_APIS, **EXTENSION_APIS, **CONTROLLER_READ_APIS}.items()
-                if api.answered_by in parts
+                if api.handled_by in parts
             },
             ApiKey.API_VERSIONS: self._api_versions,
             ApiKey.SASL_HANDSHAKE: self._sasl,

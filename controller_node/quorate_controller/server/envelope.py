@@ -10,13 +10,12 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.wire.codec import decode
 from quorate_protocol.wire.headers import read_request_header
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.server import parse_request
 
 from quorate_controller.node.events import Principal
@@ -24,8 +23,8 @@ from quorate_controller.node.events import Principal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kio.schema.envelope.v0.request import EnvelopeRequest
     from quorate_protocol.kafka.apis import Api
+    from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
     from quorate_protocol.wire.server import Request
 
 _ID_DIGITS_MAX: Final = 10

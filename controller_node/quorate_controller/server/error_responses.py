@@ -11,7 +11,7 @@ from dataclasses import MISSING, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.schema import implicit_default, schema_of
@@ -19,8 +19,7 @@ from quorate_protocol.wire.schema import implicit_default, schema_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kio.static.protocol import Payload
-    from quorate_protocol.kafka.apis import ErrorShape
+    from quorate_protocol.kafka.apis import ErrorShape, Payload
 
 
 def error_response(

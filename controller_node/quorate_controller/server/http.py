@@ -9,8 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
-from quorate_protocol.bounded_http.kept_page import KeptPage
-from quorate_protocol.bounded_http.server import HttpServer
+from quorate_protocol.bounded_http.server import CachedPage, HttpServer
 
 if TYPE_CHECKING:
     from quorate_protocol.bounded_http.places import HttpLimit
@@ -33,7 +32,7 @@ class HttpPages:
 
     def __init__(self, node: NodePort, metrics: MetricsPage, counters: RequestCounters) -> None:
         self._node = node
-        self._metrics = KeptPage(metrics.render, time.monotonic)
+        self._metrics = CachedPage(metrics.render, time.monotonic)
         self._counters = counters
         self.server = HttpServer(
             [

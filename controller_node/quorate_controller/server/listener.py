@@ -14,7 +14,7 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from quorate_protocol.accepting import SocketAcceptor
+from quorate_protocol.socket_acceptor import SocketAcceptor
 
 from quorate_controller.scheduler import Scheduler
 from quorate_controller.server.connection import Connection, ListenerContext

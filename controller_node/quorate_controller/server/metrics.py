@@ -12,11 +12,11 @@ from collections import deque
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from quorate_protocol.bounded_http.places import HttpLimit
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey, find_api
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.codec.native import CODEC

@@ -21,7 +21,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.errors import ErrorCode
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.sasl_authenticate_request import SaslAuthenticateRequest
+from quorate_protocol.kafka.generated.sasl_authenticate_response import SaslAuthenticateResponse
+from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 from quorate_protocol.security.dialogues import BearerDialogue, PlainDialogue, ScramDialogue
 from quorate_protocol.security.oauth import OAUTHBEARER, TokenError
 from quorate_protocol.security.scram import ScramClient, ScramError

@@ -18,8 +18,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError, UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.client import ClientConnection
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.security.tokens import TokenKeeper
 
     from quorate_controller.config.listener_sasl import Login

@@ -16,10 +16,9 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.kafka.enums import EndpointType
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
 from quorate_protocol.kafka.identity import is_node, node_question
 
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
@@ -163,7 +162,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.security.tokens import TokenKeeper
 
     from quorate_controller.config.listener_sasl import Login

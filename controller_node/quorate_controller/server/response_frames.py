@@ -12,17 +12,21 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.delete_acls.v3.response import DeleteAclsResponse
-from kio.schema.describe_acls.v3.response import DescribeAclsResponse
-from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
-from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
-from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import find_api
+from quorate_protocol.kafka.generated.delete_acls_response import DeleteAclsResponse
+from quorate_protocol.kafka.generated.describe_acls_response import DescribeAclsResponse
+from quorate_protocol.kafka.generated.describe_configs_response import DescribeConfigsResponse
+from quorate_protocol.kafka.generated.describe_topic_partitions_response import (
+    DescribeTopicPartitionsResponse,
+)
+from quorate_protocol.kafka.generated.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+)
+from quorate_protocol.wire.codec import around_elements, write_entity
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import encode_response_header
 from quorate_protocol.wire.schema import schema_of
-from quorate_protocol.wire.writing import around_elements, write_entity
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.scheduler import STEP_S_MAX, Budget, StepResult

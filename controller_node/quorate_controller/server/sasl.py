@@ -16,11 +16,10 @@ from enum import Enum
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
-from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.kafka.apis import APIS, ApiKey
+from quorate_protocol.kafka.generated.sasl_authenticate_response import SaslAuthenticateResponse
+from quorate_protocol.kafka.generated.sasl_handshake_response import SaslHandshakeResponse
 from quorate_protocol.security.oauth import OAUTHBEARER
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.server import parse_request, serialize_response

@@ -21,7 +21,7 @@ from quorate_admin.results import Results
 from quorate_admin.types.cluster import FeatureUpdate, RaftVoterEndpoint
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.views import partitions_of_broker
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ElectionType, UpgradeType
@@ -107,7 +107,7 @@ async def _unregister_controller(action: steps.UnregisterController, leader: Lea
     try:
         await leader.client.unregister_controller(action.node_id)
     except ServerError as error:
-        if error.error_code is not CONTROLLER_ID_NOT_REGISTERED:
+        if error.error_code is not ErrorCode.controller_id_not_registered:
             raise
 
 

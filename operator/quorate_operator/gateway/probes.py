@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from quorate_admin.errors import (
     AdminError,
     RebootstrapRequiredError,
@@ -17,6 +16,10 @@ from quorate_admin.network.transport import describe_cluster_request
 from quorate_admin.security.config import SecurityConfig
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 
 from quorate_operator import clock
 from quorate_operator.gateway.node_clients import CLIENT_ID, SecurityOf, admin_address

@@ -13,13 +13,12 @@ from quorate_admin.types.acls import (
 )
 from quorate_admin.types.credentials import UserScramCredentialDeletion, UserScramCredentialUpsertion
 from quorate_admin.types.quotas import (
-    USER,
     ClientQuotaAlteration,
     ClientQuotaEntity,
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
-from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.enums import USER, ScramMechanism
 
 from quorate_operator.entities.users import (
     AddAcls,

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
 from prometheus_client import generate_latest
-from quorate_protocol.bounded_http.kept_page import KeptPage
-from quorate_protocol.bounded_http.server import HttpServer
+from quorate_protocol.bounded_http.server import CachedPage, HttpServer
 
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.web.limits import LimitLog
@@ -73,7 +72,7 @@ class Liveness:
 
 def health_server(liveness: Liveness, metrics: OperatorMetrics) -> HttpServer:
     """Serves /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
-    page = KeptPage(lambda: generate_latest(metrics.registry), time.monotonic)
+    page = CachedPage(lambda: generate_latest(metrics.registry), time.monotonic)
 
     async def live(_: web.Request) -> web.Response:
         fault = liveness.fault()

@@ -1,1 +1,1 @@
-"""The HTTP server of controllers, operator and `quorate play`, with bounds of everything that a stranger may hold."""
+"""The HTTP server of controllers, operator and `quorate play`, with limits for unauthenticated clients."""

@@ -1,4 +1,4 @@
-"""Which connections an HTTP server keeps, and for how long. Pure: time is a parameter, in monotonic seconds.
+"""Limits of an HTTP server's connections, by number and time. Pure: time is a parameter, in monotonic seconds.
 
 A connection has a place from its accept until it is gone. Its state says what it waits for:
 
@@ -90,7 +90,7 @@ class Place:
 
     def __init__(self, address: str, peer: str, close: Callable[[], object], now_s: float) -> None:
         self.address = address
-        """What connections are counted by: an IPv4 address, or the first 64 bits of an IPv6 address."""
+        """The address that connections are counted by: an IPv4 address, or the first 64 bits of an IPv6 address."""
         self.peer = peer
         self.close = close
         """Ends the connection at once."""
@@ -115,7 +115,7 @@ class HttpPlaces:
     def __len__(self) -> int:
         return len(self._places)
 
-    def take(self, host: str, peer: str, close: Callable[[], object], now_s: float) -> Place | None:
+    def admit(self, host: str, peer: str, close: Callable[[], object], now_s: float) -> Place | None:
         """Return the place of a new connection; None if it has to be closed."""
         address = counted_address(host)
         if self._of_address.get(address, 0) >= self._bounds.connections_of_address_max:

@@ -17,7 +17,6 @@ from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError, ClientPayloadError
 from aiohttp.http_exceptions import HttpProcessingError
 
-from quorate_protocol.accepting import SocketAcceptor
 from quorate_protocol.bounded_http.places import (
     DEFAULT_BOUNDS,
     HttpBounds,
@@ -26,6 +25,7 @@ from quorate_protocol.bounded_http.places import (
     Place,
     State,
 )
+from quorate_protocol.socket_acceptor import SocketAcceptor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -42,6 +42,7 @@ REFUSED_PAUSE_S: Final = 0.01
 KEPT_ALIVE_S: Final = 3600.0
 SEND_BUFFER_BYTES: Final = 256 * 1024
 SWEEP_S: Final = 0.5
+CACHED_S: Final = 1.0
 SHUTDOWN_S_MAX: Final = 1.0
 LINGERING_S: Final = 1.0
 """For how long the rest of a refused body is read, so that the client sees the response."""
@@ -98,7 +99,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> None:
         """Bind and serve; raises OSError. An empty host means all interfaces, port 0 a free port."""
         await self.prepare()
-        self._acceptor = SocketAcceptor(self._take, ACCEPTS_PER_TURN)
+        self._acceptor = SocketAcceptor(self._accept, ACCEPTS_PER_TURN)
         await self._acceptor.start(host, port)
         self._end_late()
 
@@ -132,14 +133,14 @@ class HttpServer:
         """Return the protocol of a connection that was accepted; None if it must be closed."""
         assert self._runner.server is not None, "the server is prepared"
         connection = _Connection(self._runner.server(), self._forget)
-        place = self._places.take(host, peer, connection.abort, asyncio.get_running_loop().time())
+        place = self._places.admit(host, peer, connection.abort, asyncio.get_running_loop().time())
         if place is None:
             return None
         connection.place = place
         self._connections[connection.served] = connection
         return connection
 
-    def _take(self, accepted: socket.socket, address: tuple[str, int]) -> float:
+    def _accept(self, accepted: socket.socket, address: tuple[str, int]) -> float:
         host, port, *_ = address
         connection = self.connect(host, f"{host}:{port}")
         if connection is None:
@@ -197,7 +198,7 @@ class HttpServer:
             await response.prepare(request)
             await response.write_eof()
         except ConnectionError:
-            return _ended(503)  # aiohttp finds that nobody reads it
+            return _ended(503)  # aiohttp finds that the client does not read it
         finally:
             self._places.enter(place, State.ARRIVING, loop.time())
         return response
@@ -269,6 +270,24 @@ class Stream:
         self._places.enter(self._place, State.STREAMING, loop.time())
 
 
+class CachedPage:
+    """Renders a page at most once a second for all its clients. `clock` is monotonic, in seconds."""
+
+    def __init__(self, render: Callable[[], bytes], clock: Callable[[], float]) -> None:
+        self._render = render
+        self._clock = clock
+        self._page = b""
+        self._rendered_s: float | None = None
+
+    def get(self) -> bytes:
+        """Return the page, which is up to a second old."""
+        now_s = self._clock()
+        if self._rendered_s is None or now_s - self._rendered_s >= CACHED_S:
+            self._page = self._render()
+            self._rendered_s = now_s
+        return self._page
+
+
 class _Connection(asyncio.Protocol):
     """Passes everything on to aiohttp's protocol, and reports the end of the connection."""
 
@@ -285,7 +304,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # That of uvloop is no subclass.
+        # uvloop's class is no subclass.
         opened = cast("asyncio.Transport", transport)
         if self.place is None or not self.place.is_taken:  # it gave way before it was open
             opened.abort()

@@ -56,9 +56,9 @@ class Journal:
         self._transactions = [
             transaction for transaction in self._transactions if transaction.begin_offset < offset
         ]
-        for one in self._transactions:
-            if one.end_offset is not None and one.end_offset >= offset:
-                one.end_offset = None
+        for transaction in self._transactions:
+            if transaction.end_offset is not None and transaction.end_offset >= offset:
+                transaction.end_offset = None
 
     def forget_below(self, offset: int) -> None:
         """Drop the entries that only an undo below ``offset`` would need."""

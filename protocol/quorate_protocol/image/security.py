@@ -27,7 +27,7 @@ def quota_entity(entity: Iterable[EntityData]) -> QuotaEntity:
 
 def _copied(source: object, kind: type[T], **others: object) -> T:
     """A `kind` with the fields of the same names, and the others as given."""
-    names = {one.name for one in fields(kind)} - others.keys()  # type: ignore[arg-type]
+    names = {field.name for field in fields(kind)} - others.keys()  # type: ignore[arg-type]
     return kind(**{name: getattr(source, name) for name in names}, **others)
 
 

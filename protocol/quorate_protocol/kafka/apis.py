@@ -4,25 +4,20 @@ Keys, names, versions and listeners are generated from Kafka's message schemas (
 the schemas do not say is in ``_FACTS``: which part of our controller answers, whether brokers forward the request,
 and the shape of an error response. APIs that Kafka does not have are in ``EXTENSION_APIS``.
 
-Message classes are imported when they are first used: importing all of them takes seconds.
+Message classes are imported, or made (:mod:`.schemas`), when they are first used: all of them take seconds.
 """
 
-import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import Field, field, replace
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from functools import cache
-from typing import Any, Final
+from importlib import import_module
+from typing import Any, ClassVar, Final, Protocol
 
 from quorate_protocol.errors import UnknownApi, UnsupportedVersion
-from quorate_protocol.kafka.generated.api_keys import (
-    API_SCHEMAS,
-    GENERATED_VERSIONS,
-    VERSIONS_LACKED,
-    ApiKey,
-)
+from quorate_protocol.kafka.generated.api_keys import API_SCHEMAS, VERSIONS_LACKED, ApiKey
 from quorate_protocol.plain_data import dataclass
 
 __all__ = (
@@ -31,17 +26,27 @@ __all__ = (
     "CONTROLLER_READ_APIS",
     "EXTENSION_APIS",
     "SERVED_APIS",
-    "AnsweredBy",
     "Api",
     "ApiKey",
     "ErrorShape",
     "ExtensionKey",
+    "HandledBy",
     "ListenerType",
+    "Payload",
     "api_of",
     "find_api",
 )
 
 EntityClass = type[Any]
+
+
+class Payload(Protocol):
+    """A request or response."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __version__: ClassVar[int]
+    __flexible__: ClassVar[bool]
+    __api_key__: ClassVar[int]
 
 
 class ExtensionKey(IntEnum):
@@ -58,7 +63,7 @@ class ListenerType(Enum):
     CONTROLLER = "controller"
 
 
-class AnsweredBy(Enum):
+class HandledBy(Enum):
     """Which part of our controller answers a request."""
 
     RAFT = "raft"
@@ -116,7 +121,7 @@ class Api:
     """The kinds of nodes on whose listeners Kafka accepts it."""
     is_forwardable: bool = False
     """Whether a broker may forward it in an Envelope (KIP-590; ``ApiKeys.forwardable``)."""
-    answered_by: AnsweredBy | None = None
+    handled_by: HandledBy | None = None
     """Which part of our controller answers; None if our controllers do not serve it."""
     error: ErrorShape = TOP_LEVEL_ERROR
 
@@ -162,7 +167,7 @@ class Api:
         return self.version_min <= version <= self.version_max
 
     def common_version(self, lowest: int, highest: int) -> int | None:
-        """Return the highest version that we and a peer with this range support; None if there is none."""
+        """Return the highest version that we and a peer with this range support, or None."""
         version = min(self.version_max, highest)
         return version if version >= max(self.version_min, lowest) else None
 
@@ -189,14 +194,15 @@ def _load(key: ApiKey | ExtensionKey, version: int, kind: str) -> EntityClass:
         raise UnsupportedVersion(
             f"{api.name} version {version}: versions {api.version_min} to {api.version_max} are known"
         )
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api.name).lower()
-    if api.is_extension:
-        module = f"quorate_protocol.kafka.extensions.{snake}_{kind}"
-    elif (key, version) in GENERATED_VERSIONS:
-        module = f"quorate_protocol.kafka.generated.{snake}_{kind}"
-    else:
-        module = f"kio.schema.{snake}.v{version}.{kind}"
-    loaded: EntityClass = getattr(importlib.import_module(module), f"{api.name}{kind.capitalize()}")
+    class_name = f"{api.name}{kind.capitalize()}"
+    if version < api.version_max:
+        from quorate_protocol.kafka.schemas import older_classes  # noqa: PLC0415 - many processes use none
+
+        return older_classes(class_name, version)[class_name]
+    folder = "extensions" if api.is_extension else "generated"
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", class_name).lower()
+    module = import_module(f"quorate_protocol.kafka.{folder}.{snake}")
+    loaded: EntityClass = getattr(module, class_name)
     return loaded
 
 
@@ -205,7 +211,7 @@ def _load(key: ApiKey | ExtensionKey, version: int, kind: str) -> EntityClass:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    answered_by: AnsweredBy | None = None
+    handled_by: HandledBy | None = None
     is_forwardable: bool = False
     error: ErrorShape = TOP_LEVEL_ERROR
 
@@ -218,10 +224,10 @@ def _each(per_item: str, items: str, item: ErrorShape) -> ErrorShape:
     return ErrorShape(per_item=per_item, items=(items,), item=item)
 
 
-_RAFT: Final = AnsweredBy.RAFT
-_ACTIVE: Final = AnsweredBy.ACTIVE_CONTROLLER
-_ANY: Final = AnsweredBy.ANY_CONTROLLER
-_LISTENER: Final = AnsweredBy.LISTENER
+_RAFT: Final = HandledBy.RAFT
+_ACTIVE: Final = HandledBy.ACTIVE_CONTROLLER
+_ANY: Final = HandledBy.ANY_CONTROLLER
+_LISTENER: Final = HandledBy.LISTENER
 _FORWARDABLE: Final = True
 
 _RESOURCES: Final = _each("responses", "resources", _same("resource_type", "resource_name"))
@@ -344,7 +350,7 @@ def _api(schema: tuple[ApiKey, str, int, int, int | None, tuple[str, ...]]) -> A
         flexible_since=flexible_since,
         listeners=frozenset(map(ListenerType, listeners)),
         is_forwardable=facts.is_forwardable,
-        answered_by=facts.answered_by,
+        handled_by=facts.handled_by,
         error=facts.error,
     )
 
@@ -357,7 +363,7 @@ CONTROLLER_APIS: Final[Mapping[int, Api]] = {
 }
 """The APIs that Kafka accepts on a controller's listener."""
 
-SERVED_APIS: Final[Mapping[int, Api]] = {key: api for key, api in APIS.items() if api.answered_by is not None}
+SERVED_APIS: Final[Mapping[int, Api]] = {key: api for key, api in APIS.items() if api.handled_by is not None}
 """The APIs that our controllers answer and that their ApiVersions response lists.
 
 A broker offers its clients only those forwardable APIs that are among these.
@@ -365,7 +371,7 @@ A broker offers its clients only those forwardable APIs that are among these.
 
 
 CONTROLLER_READ_APIS: Final[Mapping[int, Api]] = {
-    key: replace(APIS[key], answered_by=AnsweredBy.ANY_CONTROLLER)
+    key: replace(APIS[key], handled_by=HandledBy.ANY_CONTROLLER)
     for key in (
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
@@ -387,7 +393,7 @@ EXTENSION_APIS: Final[Mapping[int, Api]] = {
         version_max=0,
         flexible_since=0,
         listeners=frozenset({ListenerType.CONTROLLER}),
-        answered_by=AnsweredBy.ACTIVE_CONTROLLER,
+        handled_by=HandledBy.ACTIVE_CONTROLLER,
     )
 }
 """The APIs that our controllers have and Kafka's do not. They are offered to our controllers alone."""

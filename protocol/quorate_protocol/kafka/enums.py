@@ -6,6 +6,10 @@ from typing import Any, Final, Self
 
 __all__ = (
     "AUTHORIZED_OPERATIONS_OMITTED",
+    "CLIENT_ID",
+    "IP",
+    "SCRAM_ITERATIONS_MIN",
+    "USER",
     "AclOperation",
     "AclPermissionType",
     "ConfigOpType",
@@ -48,7 +52,7 @@ class KafkaEnum(IntEnum):
         member = cls.__members__.get(text.strip().upper())
         if member is None:
             names = ", ".join(name for name in cls.__members__ if name != "UNKNOWN")
-            raise ValueError(f"{text!r} is none of {names}")
+            raise ValueError(f"{text!r} is not one of {names}")
         return member
 
     def __str__(self) -> str:
@@ -148,6 +152,10 @@ class ScramMechanism(KafkaEnum):
     def hash_name(self) -> str:
         """The name of the hash in ``hashlib``: ``sha256``."""
         return "sha" + self.name.rpartition("_")[2]
+
+
+SCRAM_ITERATIONS_MIN: Final = 4096
+"""The fewest iterations of a SCRAM credential that Kafka accepts (RFC 7677)."""
 
 
 class ResourceType(KafkaEnum):
@@ -296,6 +304,12 @@ class UpgradeType(IntEnum):
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
+
+
+CLIENT_ID: Final = "client-id"
+USER: Final = "user"
+IP: Final = "ip"
+"""The types of entities of client quotas (KIP-546)."""
 
 
 class QuotaMatch(IntEnum):

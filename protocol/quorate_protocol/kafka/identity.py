@@ -6,14 +6,13 @@ A node describes its own configuration only, and answers INVALID_REQUEST for the
 from collections.abc import Iterable
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
 
 
 def node_question(node_ids: Iterable[int], keys: tuple[str, ...] = ("node.id",)) -> Any:
     """Returns the canonical request that asks a node whether it has one of these ids, and for these configs."""
-    from kio.schema.describe_configs.v4.request import (  # noqa: PLC0415 - tools that fail early do not need it
+    from quorate_protocol.kafka.generated.describe_configs_request import (  # noqa: PLC0415 - tools that fail early do not need it
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )

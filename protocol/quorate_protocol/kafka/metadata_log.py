@@ -1,9 +1,10 @@
-"""The names of the metadata log: one partition of one topic, on the wire and on disk (KIP-595, KIP-631)."""
+"""Kafka's own topics: the metadata log, one partition, on the wire and on disk (KIP-595, KIP-631), and brokers'."""
 
 from typing import Final
 from uuid import UUID
 
 __all__ = (
+    "INTERNAL_TOPICS",
     "METADATA_DIRECTORY",
     "METADATA_PARTITION",
     "METADATA_TOPIC",
@@ -18,5 +19,7 @@ METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_PARTITION: Final = 0
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
 """Its directory in ``metadata.log.dir``."""
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""The topics of brokers (org.apache.kafka.common.internals.Topic.isInternal)."""
 META_PROPERTIES: Final = "meta.properties"
 """The file of a formatted log directory (MetaPropertiesEnsemble.META_PROPERTIES_NAME)."""

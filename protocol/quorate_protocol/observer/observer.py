@@ -1,12 +1,12 @@
 """The observer: one request at a time, one response to each."""
 
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
-
-from quorate_protocol.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode, ProtocolError
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.fetch_snapshot_request import FetchSnapshotRequest
 from quorate_protocol.observer import wire
 from quorate_protocol.observer.events import (
     BEGINNING,
@@ -24,8 +24,8 @@ from quorate_protocol.observer.events import (
     SnapshotLoaded,
     Truncated,
 )
-from quorate_protocol.observer.fetched import Fetched
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.records.batch import RecordBatch, decode_batches, scan_batches
 
 NO_LEADER: Final = -1
 _UNKNOWN: Final = -1
@@ -50,7 +50,7 @@ class ObserverConfig:
     """Limits of an observer."""
 
     cluster_id: str | None = None
-    """The cluster that may answer; None accepts any."""
+    """The cluster that may partition; None accepts any."""
     fetch_size_bytes_max: int = 1024 * 1024
     """Size of one response; a leader still sends a single larger batch."""
     fetched_size_bytes_max: int = 16 * 1024 * 1024
@@ -80,7 +80,7 @@ class Observer:
     """Follows one metadata log from `position` on.
 
     Usage, in a loop: call :meth:`next_ask`, send the request, pass the response to :meth:`receive`, or call
-    :meth:`failed` if there is none. Both return events. To go on in another process, store the `position` of the
+    :meth:`failed` without a response. Both return events. To continue in another process, store the `position` of the
     events that were processed.
 
     It relies on the leader's high watermark. A leader that is partitioned from its quorum and has been replaced
@@ -103,9 +103,9 @@ class Observer:
         self._endpoint: Endpoint | None = None
         self._asked: Endpoint = self._bootstrap[0]
         self._failures = 0
-        self._fetched = Fetched(position)
+        self._fetched = PendingBatches(position)
         self._download: _Download | None = None
-        self._answered_high_watermark = _UNKNOWN
+        self._last_high_watermark = _UNKNOWN
 
     @property
     def position(self) -> Position:
@@ -115,7 +115,7 @@ class Observer:
     @property
     def is_caught_up(self) -> bool:
         """Whether the last response was to a Fetch, and nothing below its high watermark is missing."""
-        return 0 <= self._answered_high_watermark <= self._fetched.end.offset
+        return 0 <= self._last_high_watermark <= self._fetched.end.offset
 
     @property
     def held_size_bytes(self) -> int:
@@ -124,9 +124,9 @@ class Observer:
 
     def start_over(self) -> None:
         """Reset the position: read the log from its beginning, or its snapshot."""
-        self._fetched = Fetched(BEGINNING)
+        self._fetched = PendingBatches(BEGINNING)
         self._download = None
-        self.high_watermark = self._answered_high_watermark = _UNKNOWN
+        self.high_watermark = self._last_high_watermark = _UNKNOWN
 
     # Asking
 
@@ -169,7 +169,7 @@ class Observer:
 
     def failed(self, reason: str) -> tuple[Event, ...]:
         """Note that there is no response: no connection, or a timeout. The next endpoint is asked."""
-        self._answered_high_watermark = _UNKNOWN
+        self._last_high_watermark = _UNKNOWN
         self._fail(reason)
         self._endpoint = None
         return self._abandon_download()
@@ -178,7 +178,7 @@ class Observer:
         self.last_failure = f"{self._asked.host}:{self._asked.port}: {reason}"
         self._failures += 1
 
-    # Answers
+    # Responses
 
     def receive(self, response: Any) -> tuple[Event, ...]:
         """Process the response to the last request, of the canonical class, and return the events.
@@ -188,29 +188,29 @@ class Observer:
             HistoryLostError: the leader's log contradicts committed records.
             CorruptBatch: a committed batch can't be decoded.
         """
-        self._answered_high_watermark = _UNKNOWN
+        self._last_high_watermark = _UNKNOWN
         if response.error_code is not ErrorCode.none:
             return self._refused(response.error_code)
         is_snapshot = self._download is not None
-        answer = wire.read_fetch_snapshot(response) if is_snapshot else wire.read_fetch(response)
-        if answer is None:
+        partition = wire.read_fetch_snapshot(response) if is_snapshot else wire.read_fetch(response)
+        if partition is None:
             return self.failed("the response lacks the metadata partition")
-        if answer.error_code is not ErrorCode.none and answer.leader_epoch < 0:
-            return self._refused(answer.error_code)
-        if self._is_outdated(answer):
-            return self.failed(f"it says leader {answer.leader_id} in epoch {answer.leader_epoch}")
-        events = self._adopt(answer)
-        if answer.error_code in _LEADER_ELSEWHERE:
-            return (*events, *self._go_to_leader(answer, is_news=bool(events)))
+        if partition.error_code is not ErrorCode.none and partition.leader_epoch < 0:
+            return self._refused(partition.error_code)
+        if self._is_outdated(partition):
+            return self.failed(f"it says leader {partition.leader_id} in epoch {partition.leader_epoch}")
+        events = self._adopt(partition)
+        if partition.error_code in _LEADER_ELSEWHERE:
+            return (*events, *self._go_to_leader(partition, is_news=bool(events)))
         if is_snapshot and self._download is None:
             return events  # a new leader's response to a request for the former leader's snapshot
-        if answer.error_code in _NO_SUCH_SNAPSHOT and is_snapshot:
-            self._fail(f"{int(answer.error_code)} {answer.error_code.name.upper()}")
+        if partition.error_code in _NO_SUCH_SNAPSHOT and is_snapshot:
+            self._fail(f"{int(partition.error_code)} {partition.error_code.name.upper()}")
             return (*events, *self._abandon_download())
-        if answer.error_code is not ErrorCode.none:
-            return (*events, *self._refused(answer.error_code))
-        took = self._receive_chunk if is_snapshot else self._receive_records
-        return (*events, *took(answer.partition))
+        if partition.error_code is not ErrorCode.none:
+            return (*events, *self._refused(partition.error_code))
+        receive = self._receive_chunk if is_snapshot else self._receive_records
+        return (*events, *receive(partition.data))
 
     def _refused(self, error_code: ErrorCode) -> tuple[Event, ...]:
         if error_code in _FINAL_ERRORS:
@@ -219,35 +219,38 @@ class Observer:
 
     # Leaders
 
-    def _is_outdated(self, answer: wire.Answer) -> bool:
+    def _is_outdated(self, partition: wire.MetadataPartition) -> bool:
         """Whether it is older than what other controllers reported, or contradicts it: an epoch has one leader."""
-        if answer.error_code is ErrorCode.unknown_leader_epoch or answer.leader_epoch < self.leader_epoch:
+        if (
+            partition.error_code is ErrorCode.unknown_leader_epoch
+            or partition.leader_epoch < self.leader_epoch
+        ):
             return True
-        is_other = answer.leader_id not in (NO_LEADER, self.leader_id)
-        return is_other and self.leader_id != NO_LEADER and answer.leader_epoch == self.leader_epoch
+        is_other = partition.leader_id not in (NO_LEADER, self.leader_id)
+        return is_other and self.leader_id != NO_LEADER and partition.leader_epoch == self.leader_epoch
 
-    def _adopt(self, answer: wire.Answer) -> tuple[Event, ...]:
+    def _adopt(self, partition: wire.MetadataPartition) -> tuple[Event, ...]:
         """Note a later epoch, or the leader of the current one."""
-        is_found = self.leader_id == NO_LEADER != answer.leader_id
-        if answer.leader_epoch == self.leader_epoch and not is_found:
+        is_found = self.leader_id == NO_LEADER != partition.leader_id
+        if partition.leader_epoch == self.leader_epoch and not is_found:
             return ()
-        self.leader_id, self.leader_epoch = answer.leader_id, answer.leader_epoch
+        self.leader_id, self.leader_epoch = partition.leader_id, partition.leader_epoch
         changed = LeaderChanged(
-            leader_id=answer.leader_id, epoch=answer.leader_epoch, endpoint=answer.leader_endpoint
+            leader_id=partition.leader_id, epoch=partition.leader_epoch, endpoint=partition.leader_endpoint
         )
         # Each node writes its own snapshots: the bytes of two with the same id may differ.
         return (changed, *self._abandon_download())
 
-    def _go_to_leader(self, answer: wire.Answer, *, is_news: bool) -> tuple[Event, ...]:
-        error = f"{int(answer.error_code)} {answer.error_code.name.upper()}"
-        if answer.leader_endpoint is None:
+    def _go_to_leader(self, partition: wire.MetadataPartition, *, is_news: bool) -> tuple[Event, ...]:
+        error = f"{int(partition.error_code)} {partition.error_code.name.upper()}"
+        if partition.leader_endpoint is None:
             return self.failed(f"{error}, no leader known")
         if is_news:
-            self._endpoint = answer.leader_endpoint
+            self._endpoint = partition.leader_endpoint
         else:
             # It named the same leader before: that one does not know yet that it was elected, or is gone.
             self._fail(error)
-            self._endpoint = None if answer.leader_endpoint == self._asked else answer.leader_endpoint
+            self._endpoint = None if partition.leader_endpoint == self._asked else partition.leader_endpoint
         return ()
 
     def _succeed(self) -> None:
@@ -270,7 +273,7 @@ class Observer:
         self.high_watermark = max(self.high_watermark, partition.high_watermark)
         if fault is None:
             self._succeed()
-            self._answered_high_watermark = partition.high_watermark
+            self._last_high_watermark = partition.high_watermark
         else:
             self._fail(f"invalid records: {fault}")
         batches = self._fetched.take_below(self.high_watermark)
@@ -325,7 +328,7 @@ class Observer:
         download.position, download.size_bytes = end, size_bytes
         events.append(SnapshotChunk(data=data))
         if end == size_bytes:
-            self._fetched = Fetched(download.snapshot_id)
+            self._fetched = PendingBatches(download.snapshot_id)
             self.high_watermark = max(self.high_watermark, download.snapshot_id.offset)
             self._download = None
             events.append(SnapshotLoaded(position=self.position))
@@ -336,3 +339,76 @@ class Observer:
         if download is None or download.position == 0:
             return ()
         return (SnapshotAbandoned(snapshot_id=download.snapshot_id),)
+
+
+class _Held(NamedTuple):
+    last_offset: int
+    epoch: int
+    data: bytes
+
+
+class PendingBatches:
+    """Batches after `start`, in order and without gaps; kept as bytes until they are committed."""
+
+    def __init__(self, start: Position) -> None:
+        self.start = start
+        """The end of the committed batches that were returned."""
+        self.size_bytes = 0
+        self._held: deque[_Held] = deque()
+
+    @property
+    def end(self) -> Position:
+        """The end of the fetched batches: the next fetch position."""
+        if not self._held:
+            return self.start
+        return Position(self._held[-1].last_offset + 1, self._held[-1].epoch)
+
+    def append(self, records: bytes, leader_epoch: int) -> str | None:
+        """Append the next batches. Return the fault of the first bad one, or None.
+
+        It checks checksums, contiguous offsets, and epochs, which never decrease and are not above the leader's.
+        A truncated last batch is no fault: the size of a response is limited (KIP-74).
+        """
+        try:
+            for header in scan_batches(records, check_crc=True, allow_partial_tail=True):
+                end, epoch = self.end, header.partition_leader_epoch
+                if header.base_offset != end.offset:
+                    return f"base offset {header.base_offset} instead of {end.offset}"
+                if not end.epoch <= epoch <= leader_epoch:
+                    return f"epoch {epoch} outside of {end.epoch} to {leader_epoch}"
+                data = records[header.position : header.position + header.size_bytes]
+                self._held.append(_Held(header.last_offset, epoch, data))
+                self.size_bytes += header.size_bytes
+        except ProtocolError as error:
+            return error.message
+        return None
+
+    def take_below(self, high_watermark: int) -> tuple[RecordBatch, ...]:
+        """Remove and return the batches that are completely below the high watermark.
+
+        Raises:
+            ProtocolError: a batch can't be decoded.
+        """
+        ready = [held for held in self._held if held.last_offset < high_watermark]
+        taken = tuple(batch for held in ready for batch in decode_batches(held.data))
+        for held in ready:
+            self._held.popleft()
+            self.size_bytes -= len(held.data)
+            self.start = Position(held.last_offset + 1, held.epoch)
+        return taken
+
+    def truncate(self, leader_end: Position) -> int:
+        """Drop the records that are not in a log with this epoch up to this offset; return their number."""
+        before = self.end.offset
+        while self._held and (
+            self._held[-1].epoch > leader_end.epoch or self._held[-1].last_offset >= leader_end.offset
+        ):
+            self.size_bytes -= len(self._held.pop().data)
+        return before - self.end.offset
+
+    def clear(self) -> int:
+        """Drop all fetched records; return their number."""
+        before = self.end.offset
+        self._held.clear()
+        self.size_bytes = 0
+        return before - self.start.offset

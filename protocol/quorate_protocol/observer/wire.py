@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.schema.fetch.v18.request import FetchPartition, FetchRequest, FetchTopic
-from kio.schema.fetch_snapshot.v1.request import (
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from quorate_protocol.kafka.generated.fetch_snapshot_request import (
     FetchSnapshotRequest,
     PartitionSnapshot,
     SnapshotId,
     TopicSnapshot,
 )
-
-from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer.events import Endpoint, Position
 from quorate_protocol.plain_data import dataclass
@@ -21,8 +20,8 @@ _NO_REPLICA: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The common part of both kinds of responses."""
+class MetadataPartition:
+    """The metadata partition in a response to a Fetch or FetchSnapshot."""
 
     error_code: ErrorCode
     leader_id: int
@@ -30,7 +29,7 @@ class Answer:
     leader_epoch: int
     """-1 if the response has no epoch."""
     leader_endpoint: Endpoint | None
-    partition: Any
+    data: Any
     """PartitionData of a Fetch, PartitionSnapshot of a FetchSnapshot."""
 
 
@@ -84,9 +83,9 @@ def fetch_snapshot_request(
     )
 
 
-def read_fetch(response: Any) -> Answer | None:
+def read_fetch(response: Any) -> MetadataPartition | None:
     """Return the metadata partition of a Fetch response; None if it is missing."""
-    return _answer(
+    return _metadata_partition(
         response,
         (
             partition
@@ -97,9 +96,9 @@ def read_fetch(response: Any) -> Answer | None:
     )
 
 
-def read_fetch_snapshot(response: Any) -> Answer | None:
+def read_fetch_snapshot(response: Any) -> MetadataPartition | None:
     """Return the metadata partition of a FetchSnapshot response; None if it is missing."""
-    return _answer(
+    return _metadata_partition(
         response,
         (
             partition
@@ -110,7 +109,7 @@ def read_fetch_snapshot(response: Any) -> Answer | None:
     )
 
 
-def _answer(response: Any, found: Iterator[Any]) -> Answer | None:
+def _metadata_partition(response: Any, found: Iterator[Any]) -> MetadataPartition | None:
     partition = next(found, None)
     if partition is None:
         return None
@@ -120,10 +119,10 @@ def _answer(response: Any, found: Iterator[Any]) -> Answer | None:
         for node_endpoint in response.node_endpoints
         if node_endpoint.node_id == leader_id
     )
-    return Answer(
+    return MetadataPartition(
         error_code=partition.error_code,
         leader_id=leader_id,
         leader_epoch=partition.current_leader.leader_epoch,
         leader_endpoint=next(endpoints, None),
-        partition=partition,
+        data=partition,
     )

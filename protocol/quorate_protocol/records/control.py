@@ -8,19 +8,17 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
-from kio.schema.leader_change_message.v0.data import LeaderChangeMessage as LeaderChangeMessageV0
-from kio.schema.leader_change_message.v1.data import LeaderChangeMessage
-from kio.schema.leader_change_message.v1.data import Voter as LeaderChangeVoter
-from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
-from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
-from kio.schema.voters_record.v0.data import Endpoint, KRaftVersionFeature, Voter, VotersRecord
-
 from quorate_protocol.errors import MalformedMessage, UnknownRecord
 from quorate_protocol.kafka.enums import ControlRecordType
+from quorate_protocol.kafka.generated.k_raft_version_record import KRaftVersionRecord
+from quorate_protocol.kafka.generated.leader_change_message import LeaderChangeMessage
+from quorate_protocol.kafka.generated.leader_change_message import Voter as LeaderChangeVoter
+from quorate_protocol.kafka.generated.snapshot_footer_record import SnapshotFooterRecord
+from quorate_protocol.kafka.generated.snapshot_header_record import SnapshotHeaderRecord
+from quorate_protocol.kafka.generated.voters_record import Endpoint, KRaftVersionFeature, Voter, VotersRecord
+from quorate_protocol.kafka.schemas import older_classes
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 from .batch import Record, RecordBatch, encode_batch
 
@@ -47,16 +45,16 @@ ControlRecord = (
 _KEY: Final = struct.Struct(">hh")
 _KEY_VERSION: Final = 0
 
-_CLASSES: Final[dict[int, tuple[type[Any], ...]]] = {
-    ControlRecordType.LEADER_CHANGE: (LeaderChangeMessageV0, LeaderChangeMessage),
-    ControlRecordType.SNAPSHOT_HEADER: (SnapshotHeaderRecord,),
-    ControlRecordType.SNAPSHOT_FOOTER: (SnapshotFooterRecord,),
-    ControlRecordType.KRAFT_VERSION: (KRaftVersionRecord,),
-    ControlRecordType.KRAFT_VOTERS: (VotersRecord,),
+_CLASSES: Final[dict[int, type[Any]]] = {
+    ControlRecordType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlRecordType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlRecordType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: VotersRecord,
 }
-"""Type of control record -> its classes, indexed by version."""
+"""Type of control record -> the class of its newest version."""
 
-_TYPES: Final = {classes[-1]: control_type for control_type, classes in _CLASSES.items()}
+_TYPES: Final = {newest: control_type for control_type, newest in _CLASSES.items()}
 
 CONTROL_NAMES: Final = tuple(kind.__name__ for kind in _TYPES)
 """The names of all control records."""
@@ -78,7 +76,7 @@ def encode_control_batch(
                     offset_delta=index,
                     timestamp_ms=timestamp_ms,
                     key=_KEY.pack(_KEY_VERSION, _TYPES[type(record)]),
-                    value=encode(convert(record, _CLASSES[_TYPES[type(record)]][record.version])),
+                    value=encode(convert(record, _class_of(type(record), record.version))),
                 )
                 for index, record in enumerate(records)
             ),
@@ -96,11 +94,17 @@ def decode_control(record: Record) -> ControlRecord:
     if record.key is None or len(record.key) < _KEY.size or record.value is None or len(record.value) < 2:
         raise MalformedMessage("a control record has no key of 4 bytes or no value")
     _, control_type = _KEY.unpack_from(record.key)
-    classes = _CLASSES.get(control_type)
-    if classes is None:
+    newest = _CLASSES.get(control_type)
+    if newest is None:
         raise UnknownRecord(f"control record type {control_type} is not known")
     (version,) = struct.unpack_from(">h", record.value)
-    if not 0 <= version < len(classes):
+    if not 0 <= version <= newest.__version__:
         raise UnknownRecord(f"control record type {control_type} version {version} is not known")
-    control: ControlRecord = convert(decode(classes[version], record.value), classes[-1])
+    control: ControlRecord = convert(decode(_class_of(newest, version), record.value), newest)
     return control
+
+
+def _class_of(newest: type[Any], version: int) -> type[Any]:
+    if version == newest.__version__:
+        return newest
+    return older_classes(newest.__name__, version)[newest.__name__]

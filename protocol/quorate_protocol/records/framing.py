@@ -6,9 +6,8 @@ A value is: frame version (1), record key, record version, each an unsigned vari
 from typing import Final
 
 from quorate_protocol.errors import MalformedMessage, UnknownRecord
+from quorate_protocol.wire.codec import decode, read_unsigned_varint, write_entity
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode, read_unsigned_varint
-from quorate_protocol.wire.writing import write_entity
 
 from .generated import RECORD_CLASSES, BrokerRegistrationChangeRecord, MetadataRecord
 

@@ -11,9 +11,9 @@ import hmac
 import re
 from typing import Final
 
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN
 from quorate_protocol.plain_data import dataclass
 
-ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 1_000_000
 """A higher count is rejected, because it would only waste processor time: Kafka's own maximum is 16384."""
 SALT_BITS: Final = 130
@@ -73,8 +73,10 @@ class ScramClient:
         if not match["nonce"].startswith(self.nonce) or match["nonce"] == self.nonce:
             raise ScramError("the server's nonce does not begin with ours")
         iterations = int(match["iterations"])
-        if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
-            raise ScramError(f"{iterations} iterations; allowed are {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+        if not SCRAM_ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+            raise ScramError(
+                f"{iterations} iterations; allowed are {SCRAM_ITERATIONS_MIN} to {ITERATIONS_MAX}"
+            )
         name = HASHES[self.mechanism]
         salted = hashlib.pbkdf2_hmac(name, self.password.encode(), _decoded(match["salt"]), iterations)
         client_key = hmac.digest(salted, b"Client Key", name)

@@ -115,7 +115,11 @@ def _keystore(properties: Mapping[str, str]) -> Store | None:
 def _store(properties: Mapping[str, str], prefix: str, pem: str | None, pem_key: str) -> Store | None:
     location = properties.get(f"{prefix}.location")
     store_type = choice(
-        properties, f"{prefix}.type", "JKS", {one.value: one for one in StoreType}, normalize=str.upper
+        properties,
+        f"{prefix}.type",
+        "JKS",
+        {store_type.value: store_type for store_type in StoreType},
+        normalize=str.upper,
     )
     if pem is not None:
         if store_type is not StoreType.PEM:

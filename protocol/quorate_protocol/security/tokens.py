@@ -142,7 +142,7 @@ class TokenKeeper:
         self._reason = "it was not asked for yet"
 
     def current(self) -> Token:
-        """Return the token. Raises TokenError while there is none, or an expired one."""
+        """Return the token. Raises TokenError without a token, or with an expired one."""
         token = self._token
         if token is None:
             raise TokenError(f"{self.login.source}: {self._reason}")

@@ -8,11 +8,10 @@ from quorate_protocol.errors import ErrorCode, MalformedMessage
 from quorate_protocol.kafka.apis import Api, ApiKey, api_of
 from quorate_protocol.plain_data import dataclass
 
+from .codec import decode, encode
 from .convert import convert
 from .frames import FRAME_SIZE_BYTES_MAX, FrameDecoder, encode_frame
 from .headers import encode_request_header, read_response_header
-from .reading import decode
-from .writing import encode
 
 __all__ = ("ClientConnection", "encode_request")
 

@@ -29,7 +29,7 @@ class FrameDecoder:
         """The size of the frame that is not complete yet; 0 as long as its length is not known."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take received bytes; return the frames that they complete, without their lengths.
+        """Add received bytes; return the frames that they complete, without their lengths.
 
         Raises:
             FrameTooLarge: a length is above the limit or negative; so does each later call, since nothing after

@@ -6,7 +6,7 @@ from typing import Final
 from quorate_protocol.errors import MalformedMessage
 from quorate_protocol.plain_data import dataclass
 
-from .reading import read_unsigned_varint
+from .codec import read_unsigned_varint
 from .schema import TAGGED_FIELDS_MAX
 
 __all__ = (

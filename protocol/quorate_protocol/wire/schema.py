@@ -1,8 +1,7 @@
 """The wire format that an entity class declares.
 
-kio annotates its dataclasses with ``kafka_type`` and ``tag`` metadata, and our generated classes follow it.
-This module turns a class into ``FieldSchema`` values, from which :mod:`.reading` and :mod:`.writing` are
-compiled.
+Fields of the generated classes have ``kafka_type`` and ``tag`` metadata. This module turns a class into
+``FieldSchema`` values, from which the functions of :mod:`.codec` are made.
 """
 
 import struct

@@ -7,12 +7,11 @@ from quorate_protocol.errors import UnknownApi, UnsupportedVersion
 from quorate_protocol.kafka.apis import CONTROLLER_APIS, Api, ApiKey
 from quorate_protocol.plain_data import dataclass
 
+from .codec import BoundedBytes, decode, encode
 from .convert import convert
 from .frames import encode_frame
 from .headers import RequestHeader, encode_response_header, read_request_header, skip_tagged_fields
-from .reading import BoundedBytes, decode
 from .schema import zero_entity
-from .writing import encode
 
 __all__ = ("Request", "encode_response", "parse_head", "parse_request", "serialize_response")
 

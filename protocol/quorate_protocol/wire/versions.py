@@ -1,8 +1,8 @@
 """The client's side of ApiVersions: which versions a peer supports, and whether it is the node that we mean. Sans-IO.
 
-A client asks in its highest version. A peer that does not know that version answers UNSUPPORTED_VERSION in version 0,
+A client asks in its highest version. A peer without that version responds UNSUPPORTED_VERSION in version 0,
 with the versions that it knows (KIP-511); then the client asks again. Since version 5 the request names the cluster
-and the node that the client means, and any other node answers REBOOTSTRAP_REQUIRED (KIP-1242), unless it is a Java
+and the node that the client means, and any other node responds REBOOTSTRAP_REQUIRED (KIP-1242), unless it is a Java
 controller: those of Kafka 4.4 accept any.
 """
 
@@ -62,7 +62,7 @@ class PeerVersions:
         """Return the highest version that both sides support.
 
         Raises:
-            UnsupportedVersion: there is none.
+            UnsupportedVersion: the ranges do not overlap.
         """
         lowest, highest = self.range_of(api.key)
         version = api.common_version(lowest, highest)
@@ -91,7 +91,7 @@ class Negotiation:
             self.version = max(0, min(self.version, known.range_of(ApiKey.API_VERSIONS)[1]))
 
     def receive(self, response: Any) -> PeerVersions | None:
-        """Take a canonical response. None: :attr:`version` is lower now, send the request again.
+        """Process a canonical response. None: :attr:`version` is lower now, send the request again.
 
         Raises:
             ProtocolError: the peer refuses, with its error code: REBOOTSTRAP_REQUIRED when it is not the node that

@@ -13,14 +13,11 @@ from quorate_admin.errors import ServerError, UnsupportedEndpointError
 from quorate_admin.operations.base import ThrottlingQuotaExceededError
 from quorate_admin.types.configs import AlterConfigOp, ConfigEntry, ConfigResource
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
-from quorate_admin.types.quotas import (
-    CLIENT_ID,
-    ClientQuotaAlteration,
-    ClientQuotaEntity,
-)
+from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
 from quorate_admin.types.topics import NewPartitions, NewTopic, TopicDescription
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (
+    CLIENT_ID,
     AclOperation,
     ConfigOpType,
     ConfigResourceType,

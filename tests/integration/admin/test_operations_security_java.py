@@ -20,8 +20,6 @@ from quorate_admin.types.credentials import (
     UserScramCredentialUpsertion,
 )
 from quorate_admin.types.quotas import (
-    CLIENT_ID,
-    USER,
     ClientQuotaAlteration,
     ClientQuotaEntity,
     ClientQuotaFilter,
@@ -30,6 +28,8 @@ from quorate_admin.types.quotas import (
 from quorate_admin.types.topics import NewTopic
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (
+    CLIENT_ID,
+    USER,
     AclOperation,
     PatternType,
     ResourceType,

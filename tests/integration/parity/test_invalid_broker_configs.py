@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.describe_configs.v4 import request as describe_configs
-from kio.schema.incremental_alter_configs.v1 import request as incremental
 from kit.differential.comparison import Compared
 from kit.differential.nodes import started
 from kit.differential.question import Caller, Question, always
 from kit.releases import RELEASE
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.generated import create_topics_request as create_topics
+from quorate_protocol.kafka.generated import describe_configs_request as describe_configs
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as incremental
 
 pytestmark = pytest.mark.integration
 

@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.alter_client_quotas.v1 import request as quotas
-from kio.schema.create_partitions.v3 import request as create_partitions
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.delete_topics.v6 import request as delete_topics
-from kio.schema.errors import ErrorCode
 from kit.differential.nodes import DIRECT, Caller, Node, started
 from kit.releases import RELEASE
 from kit.waiting import eventually
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import alter_client_quotas_request as quotas
+from quorate_protocol.kafka.generated import create_partitions_request as create_partitions
+from quorate_protocol.kafka.generated import create_topics_request as create_topics
+from quorate_protocol.kafka.generated import delete_topics_request as delete_topics
 
 pytestmark = pytest.mark.integration
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from kio.schema.create_topics.v7 import request as create
-from kio.schema.errors import ErrorCode
 from kit.differential.nodes import Node, started
 from kit.releases import RELEASE
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import create_topics_request as create
 
 pytestmark = pytest.mark.integration
 

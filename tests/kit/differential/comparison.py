@@ -1,4 +1,4 @@
-"""What differs between two controllers: in an answer, and in what their logs hold."""
+"""What differs between two controllers: in a response, and in their logs."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.create_topics.v7.response import CreatableTopicConfigs
 from kit.differential.nodes import Node
 from kit.differential.question import At, Question
 from kit.differential.requests import PLACED
@@ -16,6 +15,7 @@ from kit.older_releases import is_later, reworded
 from kit.releases import RELEASE
 from kit.waiting import eventually
 from quorate_protocol.image.state import ImageState
+from quorate_protocol.kafka.generated.create_topics_response import CreatableTopicConfigs
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.wire.schema import schema_of
 
@@ -40,7 +40,7 @@ Data = dict[str, Any]
 
 
 class Moment:
-    """A time in an answer. It equals a time of the other controller that may be a little later."""
+    """A time in a response. It equals a time of the other controller that may be a little later."""
 
     def __init__(self, time: datetime) -> None:
         self._time = time
@@ -63,7 +63,7 @@ def comparable(entity: Any) -> Any:
     if isinstance(entity, str):
         return _REFUSED.sub("Request <request> needs", reworded(entity, RELEASE))
     if isinstance(entity, (list, tuple)):
-        return sorted((comparable(one) for one in entity if not _is_later_config(one)), key=repr)
+        return sorted((comparable(element) for element in entity if not _is_later_config(element)), key=repr)
     if entity is None or isinstance(entity, (str, int, float, bytes, bool, UUID, timedelta)):
         return int(entity) if isinstance(entity, int) else entity
     return {
@@ -90,21 +90,21 @@ class Compared:
         self.asked += 1
         stock, ours = (comparable(node.put(question)) for node in self._nodes)
         if stock != ours and question.what in PUBLISHED:
-            stock = self._later_answer(question, ours)
+            stock = self._later_response(question, ours)
         if stock != ours:
             request = question.make(At())
             self.differences.append(f"{self.asked}: {request}\n  stock: {stock}\n  ours:  {ours}")
 
-    def _later_answer(self, question: Question, wanted: Any) -> Any:
-        """The answer of stock Kafka after its published metadata has caught up with its commits."""
+    def _later_response(self, question: Question, wanted: Any) -> Any:
+        """The response of stock Kafka after its published metadata has caught up with its commits."""
         responses = [wanted]
 
-        def look() -> bool:
+        def is_equal() -> bool:
             responses[0] = comparable(self._nodes[0].put(question))
             return bool(responses[0] == wanted)
 
         with suppress(AssertionError):
-            eventually(look, PUBLISHED_WITHIN_S, "published")
+            eventually(is_equal, PUBLISHED_WITHIN_S, "published")
         return responses[0]
 
     def compare_images(self) -> None:
@@ -129,7 +129,9 @@ def image_content(image: ImageState) -> Mapping[str, Any]:
         for delegation_token in image.delegation_tokens.values()
     )
     data["brokers"], data["controllers"] = sorted(image.cluster.brokers), sorted(image.cluster.controllers)
-    data["fenced brokers"] = sorted(one for one, broker in image.cluster.brokers.items() if broker.fenced)
+    data["fenced brokers"] = sorted(
+        broker_id for broker_id, broker in image.cluster.brokers.items() if broker.fenced
+    )
     for name, topic in sorted(image.topics.by_name.items()):
         partitions = sorted(topic.partitions.items())
         data[f"topic {name}"] = [

@@ -4,13 +4,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from hypothesis import strategies as st
-from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
-from kio.schema.alter_partition.v3 import request as alter_partition
-from kio.schema.broker_registration.v4 import request as broker_registration
-from kio.schema.controller_registration.v0 import request as controller_registration
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kit.differential.question import At, Question, always, some
 from kit.releases import RELEASE
+from quorate_protocol.kafka.generated import alter_partition_request as alter_partition
+from quorate_protocol.kafka.generated import broker_registration_request as broker_registration
+from quorate_protocol.kafka.generated import controller_registration_request as controller_registration
+from quorate_protocol.kafka.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.kafka.releases import RELEASES
 

@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.alter_partition.v3.response import AlterPartitionResponse
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
-from kio.schema.errors import ErrorCode
 from kit.differential.node_requests import BROKERS, registration_of
 from kit.differential.question import DIRECT, At, Caller, Question
 from kit.kafka import stock_kafka_of
@@ -23,16 +18,20 @@ from kit.metadata import end_offset, image_of
 from kit.one_controller import free_address, java_command, quorate_command, running, write_config
 from kit.releases import LEVEL
 from kit.waiting import eventually
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.state import ImageState
 from quorate_protocol.image.topics import PartitionRegistration
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.kafka.generated.alter_partition_response import AlterPartitionResponse
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.kafka.metadata_log import METADATA_DIRECTORY
 from quorate_protocol.kafka.releases import RELEASES
 from quorate_protocol.wire.client import ClientConnection, encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 SETTINGS: Final = (
@@ -92,18 +91,18 @@ class Node:
         return At(self._cluster_id, self._topic_ids, self.epochs, self._hmacs, self._partition)
 
     def put(self, question: Question) -> Any:
-        """Ask a question, and remember what its answer creates; None for brokers that are fenced or unfenced."""
+        """Send a request, and remember what it creates; None for brokers that are fenced or unfenced."""
         what, _, broker_id = question.what.partition(" ")
         if broker_id:
             self.heartbeat(int(broker_id), is_fenced=what == "fence")
             return None
-        answer = self.ask(question.make(self.at), question.caller)
+        response = self.ask(question.make(self.at), question.caller)
         if question.what == "CreateTopics":
-            created = {topic.name: topic.topic_id for topic in answer.topics if topic.topic_id is not None}
+            created = {topic.name: topic.topic_id for topic in response.topics if topic.topic_id is not None}
             self._topic_ids.update(created)
-        elif question.what == "CreateDelegationToken" and answer.hmac:
-            self._hmacs.append(answer.hmac)
-        return answer
+        elif question.what == "CreateDelegationToken" and response.hmac:
+            self._hmacs.append(response.hmac)
+        return response
 
     def _partition(self, topic: str, index: int) -> PartitionRegistration | None:
         found = self.image().topics.by_name.get(topic)
@@ -114,7 +113,7 @@ class Node:
 
         Stock Kafka is not active for a moment after an unexpected exception: it is asked again then.
         """
-        what = f"an answer of {self.name} to {caller} {request}"
+        what = f"a response of {self.name} to {caller} {request}"
         return eventually(lambda: self._ask(request, caller), _ANSWER_TIMEOUT_S, what)
 
     def _ask(self, request: Any, caller: Caller) -> Any:
@@ -132,12 +131,12 @@ class Node:
             request_principal=b"\x00\x00" + encode(principal),
             client_host_address=bytes([127, 0, 0, 1]),
         )
-        answer = self._direct(envelope, "broker", 0)
-        if answer.error_code is ErrorCode.not_controller:
+        enveloped = self._direct(envelope, "broker", 0)
+        if enveloped.error_code is ErrorCode.not_controller:
             return None
-        assert answer.response_data is not None, answer
-        _, offset = read_response_header(answer.response_data, api.response_header_version(version))
-        response = decode(api.response_class(version), answer.response_data, offset)
+        assert enveloped.response_data is not None, enveloped
+        _, offset = read_response_header(enveloped.response_data, api.response_header_version(version))
+        response = decode(api.response_class(version), enveloped.response_data, offset)
         return convert(response, api.canonical_response)
 
     def _direct(self, request: Any, client_id: str, version: int) -> Any:
@@ -151,7 +150,7 @@ class Node:
             responses = connection.receive_data(data)
         response = responses[0][1]
         if getattr(response, "throttle_time", None):
-            # Stock Kafka does not read from the connection for so long (KIP-219).
+            # Stock Kafka does not read from the connection for the throttle time (KIP-219).
             self.close()
             self._connect()
         return response
@@ -189,7 +188,7 @@ class Node:
 def _is_not_active(response: Any) -> bool:
     if isinstance(
         response, AlterPartitionResponse
-    ):  # a partition is told so, if its leader knows a later epoch
+    ):  # each partition has this code if its leader knows a later epoch
         return response.error_code is ErrorCode.not_controller
     return NOT_CONTROLLER in repr(response)
 

@@ -11,7 +11,7 @@ from quorate_protocol.image.topics import PartitionRegistration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request: a client itself, or a broker that forwards what a user sent."""
+    """The sender of a request: a client, or a broker that forwards the request of `user`."""
 
     user: str | None = None
     client_id: str = "test"
@@ -76,11 +76,11 @@ def always(request: Any) -> Make:
     return lambda _at: request
 
 
-def lists(one: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Up to so many, or none."""
-    return st.lists(one, max_size=most).map(tuple)
+def lists(element: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Up to `most` elements, or none."""
+    return st.lists(element, max_size=most).map(tuple)
 
 
-def some(one: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
-    """One, and up to so many."""
-    return st.lists(one, min_size=1, max_size=most).map(tuple)
+def some(element: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    """At least one element, at `most` as many."""
+    return st.lists(element, min_size=1, max_size=most).map(tuple)

@@ -13,23 +13,23 @@ from uuid import UUID
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from kio.schema.alter_configs.v2 import request as alter_configs
-from kio.schema.alter_partition_reassignments.v1 import request as reassign
-from kio.schema.assign_replicas_to_dirs.v0 import request as assign
-from kio.schema.create_partitions.v3 import request as create_partitions
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.delete_topics.v6 import request as delete_topics
-from kio.schema.describe_configs.v4 import request as describe_configs
-from kio.schema.elect_leaders.v2 import request as elect
-from kio.schema.incremental_alter_configs.v1 import request as incremental
-from kio.schema.list_partition_reassignments.v0 import request as list_reassignments
-from kio.schema.update_features.v2 import request as features
 from kit.differential import node_requests, security_requests
 from kit.differential.node_requests import BROKERS
 from kit.differential.nodes import DIRECTORIES, directories_of
 from kit.differential.question import At, Caller, Question, always, lists, some, sometimes_by_eve
 from kit.releases import RELEASE
 from quorate_protocol.kafka.apis import api_of
+from quorate_protocol.kafka.generated import alter_configs_request as alter_configs
+from quorate_protocol.kafka.generated import alter_partition_reassignments_request as reassign
+from quorate_protocol.kafka.generated import assign_replicas_to_dirs_request as assign
+from quorate_protocol.kafka.generated import create_partitions_request as create_partitions
+from quorate_protocol.kafka.generated import create_topics_request as create_topics
+from quorate_protocol.kafka.generated import delete_topics_request as delete_topics
+from quorate_protocol.kafka.generated import describe_configs_request as describe_configs
+from quorate_protocol.kafka.generated import elect_leaders_request as elect
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as incremental
+from quorate_protocol.kafka.generated import list_partition_reassignments_request as list_reassignments
+from quorate_protocol.kafka.generated import update_features_request as features
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
 TIMEOUT: Final = timedelta(seconds=30)
@@ -127,7 +127,9 @@ def _create_partitions(draw: st.DrawFn) -> Question:
         return create_partitions.CreatePartitionsTopic(
             name=name,
             count=count,
-            assignments=tuple(create_partitions.CreatePartitionsAssignment(broker_ids=one) for one in sets),
+            assignments=tuple(
+                create_partitions.CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in sets
+            ),
         )
 
     counts = st.integers(-1, 8)
@@ -223,7 +225,7 @@ _RESOURCES: Final = (
     (5, "x"),
     (0, ""),
 )
-_KNOWN_RESOURCES: Final = tuple(one for one in _RESOURCES if one[0] not in (0, 5))
+_KNOWN_RESOURCES: Final = tuple(resource for resource in _RESOURCES if resource[0] not in (0, 5))
 """Describing several resources, one of an unknown type: differs on purpose."""
 _VALUES: Final = (
     ("retention.ms", "1000"),
@@ -302,7 +304,9 @@ def _describe_configs(draw: st.DrawFn) -> Question:
     keys = some(st.sampled_from([name for name, _ in _VALUES]))
     resources = draw(some(st.builds(resource, st.sampled_from(_KNOWN_RESOURCES), keys), 2))
     # Several times the same: differs on purpose, see docs/protocol-differences.md.
-    once = tuple({(one.resource_type, one.resource_name): one for one in resources}.values())
+    once = tuple(
+        {(resource.resource_type, resource.resource_name): resource for resource in resources}.values()
+    )
     request = describe_configs.DescribeConfigsRequest(
         resources=once, include_synonyms=draw(_booleans), include_documentation=draw(_booleans)
     )
@@ -327,7 +331,7 @@ def _features(draw: st.DrawFn) -> Question:
     )
     request = features.UpdateFeaturesRequest(
         timeout=TIMEOUT,
-        feature_updates=tuple({one.feature: one for one in updates}.values()),
+        feature_updates=tuple({update.feature: update for update in updates}.values()),
         validate_only=draw(st.sampled_from([False, False, True])),
     )
     return Question("UpdateFeatures", always(request))

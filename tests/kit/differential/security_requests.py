@@ -4,16 +4,16 @@ from datetime import timedelta
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from kio.schema.alter_client_quotas.v1 import request as quotas
-from kio.schema.alter_user_scram_credentials.v0 import request as scram
-from kio.schema.create_acls.v3 import request as create_acls
-from kio.schema.create_delegation_token.v3 import request as create_token
-from kio.schema.delete_acls.v3 import request as delete_acls
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kit.differential.question import DIRECT, At, Caller, Question, always, lists, some
 from kit.releases import RELEASE
+from quorate_protocol.kafka.generated import alter_client_quotas_request as quotas
+from quorate_protocol.kafka.generated import alter_user_scram_credentials_request as scram
+from quorate_protocol.kafka.generated import create_acls_request as create_acls
+from quorate_protocol.kafka.generated import create_delegation_token_request as create_token
+from quorate_protocol.kafka.generated import delete_acls_request as delete_acls
+from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
+from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
+from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 
 _entities: Final = st.sampled_from(
@@ -147,7 +147,7 @@ def _create_token(draw: st.DrawFn) -> Question:
 
 
 def _hmac(at: At, number: int) -> bytes:
-    """That of one of the last tokens, or of none."""
+    """The HMAC of one of the last tokens, or of no token."""
     return at.hmacs[-number] if 0 < number <= len(at.hmacs) else b"unknown"
 
 
@@ -175,4 +175,4 @@ REQUESTS: Final = (
     *(_quotas(), _scram(), _create_acls(), _describe_acls(), _delete_acls()),
     *(_create_token(), _renew_token(), _expire_token()),
 )
-"""One of each kind."""
+"""A request of each kind."""

@@ -21,7 +21,7 @@ with atheris.instrument_imports(
     from kit.fuzz.targets import targets
 
 from kit.fuzz.mutations import SIZE_BYTES_MAX
-from kit.fuzz.served import REQUESTS_MAX
+from kit.fuzz.simulated_controller import REQUESTS_MAX
 
 REPORTS: Final = Path("test-reports") / "fuzz"
 INPUT_TIMEOUT_S: Final = 5
@@ -29,13 +29,13 @@ MEMORY_MIB_MAX: Final = 2_048
 
 
 def fuzz(target: Target, inputs: int) -> None:
-    """Tries so many inputs. Does not return."""
+    """Tries `count` inputs. Does not return."""
     reports = REPORTS / target.name
     corpus = reports / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(target.corpus()):
         (corpus / f"good-{number}").write_bytes(data)
-    logging.getLogger().addHandler(logging.NullHandler())  # what readers tell of damage is not printed
+    logging.getLogger().addHandler(logging.NullHandler())  # what readers log about damage is not printed
     recent: deque[bytes] = deque(maxlen=REQUESTS_MAX)
 
     def attempt(data: bytes) -> None:
@@ -45,8 +45,8 @@ def fuzz(target: Target, inputs: int) -> None:
         except BaseException:
             last = reports / "last"
             last.mkdir(exist_ok=True)
-            for number, one in enumerate(recent):
-                (last / f"{number:05}").write_bytes(one)
+            for number, recent_input in enumerate(recent):
+                (last / f"{number:05}").write_bytes(recent_input)
             replay = f"python -m kit.fuzz --target {target.name} --replay {last}/*"
             print(f"\n{target.name} broke; try it again: PYTHONPATH=tests {replay}")  # noqa: T201
             raise

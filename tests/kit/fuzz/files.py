@@ -8,7 +8,7 @@ from typing import Final
 
 from crc32c import crc32c
 from kit.captured import DATA
-from kit.fuzz.served import DIRECTORY, PROPERTIES, format_disk
+from kit.fuzz.simulated_controller import DIRECTORY, PROPERTIES, format_disk
 from kit.fuzz.target import Target
 from kit.simulator.disk import SimulatedDisk
 from pyspark_quorate.source.batch_scanner import BatchScanner
@@ -114,8 +114,8 @@ def _find_spans(data: bytes) -> None:
         end += span.size_bytes
     found = 0
     try:
-        for one in batch.scan_batches(data, check_crc=True, allow_partial_tail=True):
-            found = one.position + one.size_bytes
+        for scanned in batch.scan_batches(data, check_crc=True, allow_partial_tail=True):
+            found = scanned.position + scanned.size_bytes
     except ProtocolError:
         pass  # what was found before the damage is compared
     assert found <= end <= len(data)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from aiohttp.http_exceptions import HttpProcessingError
 from kit.controller_parts import node_status
-from kit.fuzz.served import LoggedErrors
+from kit.fuzz.simulated_controller import LoggedErrors
 from kit.fuzz.target import Target
 from kit.snapshots import busy
 from quorate_controller.node.status import NodeStatus
@@ -119,7 +119,7 @@ class Site:
         finally:
             protocol.connection_lost(None)
             await asyncio.sleep(0)
-            # One that reads the rest of a request that was refused would go on for seconds.
+            # A server that reads the rest of a refused request would run for seconds.
             left = asyncio.all_tasks() - {asyncio.current_task()}
             for task in left:
                 task.cancel()
@@ -283,8 +283,8 @@ def release() -> None:
     """Closes the event loop of the pages, if there is one."""
     if _loop.cache_info().currsize:
         _loop().close()
-        for one in (_loop, _controller_pages, _operator_pages, _status_pages):
-            one.cache_clear()
+        for cached in (_loop, _controller_pages, _operator_pages, _status_pages):
+            cached.cache_clear()
 
 
 def page_targets() -> Iterator[Target]:

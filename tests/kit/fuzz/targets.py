@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from kio.schema.describe_client_quotas.v1 import request as describe_quotas
-from kio.schema.describe_delegation_token.v3 import request as describe_tokens
-from kio.schema.describe_topic_partitions.v0 import request as describe_topics
-from kio.schema.describe_user_scram_credentials.v0 import request as describe_users
 from kit.captured import captured_exchanges, decode_response
-from kit.fuzz import answers, pages
+from kit.fuzz import pages, responses
 from kit.fuzz.files import captured_files, file_targets, with_right_sums
-from kit.fuzz.served import DIRECTORY, ServedController
+from kit.fuzz.simulated_controller import DIRECTORY, ServedController
 from kit.fuzz.target import Target, as_text
 from kit.fuzz.texts import text_targets
 from kit.fuzz.tokens import token_targets
@@ -29,6 +25,10 @@ from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
 from quorate_protocol.kafka.apis import APIS, api_of
+from quorate_protocol.kafka.generated import describe_client_quotas_request as describe_quotas
+from quorate_protocol.kafka.generated import describe_delegation_token_request as describe_tokens
+from quorate_protocol.kafka.generated import describe_topic_partitions_request as describe_topics
+from quorate_protocol.kafka.generated import describe_user_scram_credentials_request as describe_users
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.records import batch
 from quorate_protocol.records.framing import encode_record
@@ -92,7 +92,7 @@ def release() -> None:
         _served().close()
         _served.cache_clear()
     pages.release()
-    answers.release()
+    responses.release()
 
 
 def _responses() -> Iterator[bytes]:
@@ -110,14 +110,14 @@ def _read_response(data: bytes) -> None:
 def _short_logs() -> Iterator[bytes]:
     """The beginnings of the captured logs: short input is read often."""
     for content in captured_files("*.log"):
-        ends = [one.position + one.size_bytes for one in batch.scan_batches(content)]
+        ends = [scanned.position + scanned.size_bytes for scanned in batch.scan_batches(content)]
         yield from (content[:end] for end in ends[:BATCHES_MAX])
 
 
 def _few_batches() -> Iterator[bytes]:
     """Each batch of the captured logs with the next."""
     for content in captured_files("*.log"):
-        ends = [0, *(one.position + one.size_bytes for one in batch.scan_batches(content))]
+        ends = [0, *(scanned.position + scanned.size_bytes for scanned in batch.scan_batches(content))]
         yield from (content[start:end] for start, end in zip(ends, ends[2:], strict=False))
 
 
@@ -129,7 +129,7 @@ def _read_batches(data: bytes) -> None:
         with suppress(ProtocolError):
             for decode_batch in batch.decode_batches(content):
                 if decode_batch.base_offset < image.end_offset:
-                    break  # the log refuses it before anybody replays it
+                    break  # the log refuses it before it is replayed
                 replay_log_batch(image, decode_batch)
                 image.commit(image.end_offset)
 
@@ -229,9 +229,9 @@ def targets() -> dict[str, Target]:
             refusals=(ManifestError,),
         ),
         *file_targets(_few_batches),
-        *answers.answer_targets(),
+        *responses.response_targets(),
         *text_targets(),
         *token_targets(),
         *pages.page_targets(),
     )
-    return {one.name: one for one in made}
+    return {target.name: target for target in made}

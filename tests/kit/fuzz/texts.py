@@ -116,7 +116,7 @@ def _definitions() -> tuple[Definition, ...]:
         group_definitions,
         client_metrics_definitions,
     )
-    return tuple(one for section in sections for one in section().values())
+    return tuple(text for section in sections for text in section().values())
 
 
 def _read_config_values(data: bytes) -> None:
@@ -152,7 +152,7 @@ def _expressions() -> Iterator[bytes]:
 
 
 def _read_objects(data: bytes) -> None:
-    """The text of an annotation that the operator wrote, and somebody after it."""
+    """The text of an annotation that the operator wrote, edited by a user."""
     text = as_text(data)
     annotations = {ANNOTATION_PUBLISHED: text}
     labels = {LABEL_NODE_ID: text if text.isdigit() else "3"}

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.hostile import long_requests
 from kit.hostile.victim import API_VERSIONS, CLIENT, CLIENT_PASSWORD, Victim, frame_of
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.sasl_authenticate_request import SaslAuthenticateRequest
+from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 
 OPEN_AT_ONCE: Final = 200
 """Connections that an attack begins at the same time."""

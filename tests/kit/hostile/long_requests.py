@@ -3,18 +3,8 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kit.hostile.victim import Session
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.kafka.enums import (
     AclOperation,
@@ -23,10 +13,23 @@ from quorate_protocol.kafka.enums import (
     PatternType,
     ResourceType,
 )
+from quorate_protocol.kafka.generated.create_acls_request import AclCreation, CreateAclsRequest
+from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from quorate_protocol.wire.codec import encode, write_unsigned_varint
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import encode_request_header
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX
-from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 TOPICS: Final = 10_000
 ACLS: Final = 100_000

@@ -10,14 +10,18 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 import psutil
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.errors import ErrorCode
 from kit.hostile.victim import Session, Victim
 from kit.ledger import Worker
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
 
 BROKER_ID: Final = 1
 HEARTBEAT_EVERY_S: Final = 0.05

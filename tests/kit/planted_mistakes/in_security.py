@@ -161,7 +161,9 @@ MISTAKES: Final = (
     Mistake(
         name="a user that does not exist has another number of iterations",
         file=f"{_CONTROLLER}/security/sasl.py",
-        edits=(("usual = self._credentials.usual_iterations(self._mechanism)", "usual = ITERATIONS_MIN"),),
+        edits=(
+            ("usual = self._credentials.usual_iterations(self._mechanism)", "usual = SCRAM_ITERATIONS_MIN"),
+        ),
         harm="a stranger finds out which users exist",
         tests=(f"{_TESTS}/test_sasl.py",),
     ),

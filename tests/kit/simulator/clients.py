@@ -7,27 +7,40 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from kio.schema.alter_user_scram_credentials.v0.request import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialUpsertion,
-)
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
-from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
 from kit.simulator.observers import MetadataObserver
 from kit.simulator.world import CLUSTER_ID
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.generated.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_heartbeat_response import BrokerHeartbeatResponse
+from quorate_protocol.kafka.generated.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from quorate_protocol.kafka.generated.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

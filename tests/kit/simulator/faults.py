@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kit.simulator.clients import active_node_id
 from kit.simulator.coverage import Happening
 from kit.simulator.disk import DiskError, PowerLoss
@@ -16,6 +15,7 @@ from kit.simulator.wire import Release
 from kit.simulator.world import CLUSTER_ID, PORT
 from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
+from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_protocol.records.batch import scan_batches
 
 if TYPE_CHECKING:

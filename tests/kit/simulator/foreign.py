@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
 from kit.simulator.coverage import Happening
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.raft.messages import Resign
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.records.generated import BeginTransactionRecord, ConfigRecord, TopicRecord
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kit.simulator.clients import active_node_id
 from kit.simulator.coverage import Happening
 from kit.simulator.faults import replica_on
@@ -23,6 +22,7 @@ from quorate_protocol.features import (
     METADATA_VERSION,
 )
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
+from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 if TYPE_CHECKING:
     from kit.simulator.cluster import Cluster

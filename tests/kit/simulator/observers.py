@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
 from quorate_controller.raft.messages import FetchRequest, FetchResponse
 from quorate_controller.raft.model import ReplicaKey
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.records.batch import scan_batches
 
 if TYPE_CHECKING:

@@ -11,25 +11,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
-from kio.schema.alter_user_scram_credentials.v0.request import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-)
-from kio.schema.assign_replicas_to_dirs.v0 import request as assign
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
-from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kit.simulator.clients import active_node_id, upsertion
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
@@ -37,6 +22,24 @@ from quorate_protocol.features import (
     SUPPORTED_FEATURES,
 )
 from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.generated import assign_replicas_to_dirs_request as assign
+from quorate_protocol.kafka.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
+from quorate_protocol.kafka.generated.create_acls_request import AclCreation, CreateAclsRequest
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from quorate_protocol.kafka.generated.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from quorate_protocol.kafka.generated.elect_leaders_request import ElectLeadersRequest
+from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
+from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
+from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

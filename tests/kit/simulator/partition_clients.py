@@ -16,16 +16,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from kio.schema.alter_partition_reassignments.v1.request import (
+from kit.simulator.clients import active_node_id
+from kit.simulator.coverage import Happening
+from kit.simulator.invariants import InvariantViolation
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from kio.schema.errors import ErrorCode
-from kit.simulator.clients import active_node_id
-from kit.simulator.coverage import Happening
-from kit.simulator.invariants import InvariantViolation
+from quorate_protocol.kafka.generated.alter_partition_request import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,15 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kit.linearizability import (
     CREATE,
     DELETE,
@@ -38,7 +29,23 @@ from kit.linearizability import (
 from kit.simulator.clients import CONFIG_SET, GROUP_RESOURCE, active_node_id
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+from quorate_protocol.kafka.generated.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

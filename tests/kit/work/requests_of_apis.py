@@ -8,39 +8,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
-from kio.schema.alter_client_quotas.v1 import request as quotas
-from kio.schema.alter_configs.v2 import request as replace_configs
-from kio.schema.alter_partition.v3 import request as isrs
-from kio.schema.alter_partition_reassignments.v1 import request as reassign
-from kio.schema.alter_user_scram_credentials.v0 import request as scram
-from kio.schema.assign_replicas_to_dirs.v0 import request as directories
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4 import request as registration
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-from kio.schema.create_acls.v3 import request as create_acls
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.create_partitions.v3 import request as grow
-from kio.schema.create_topics.v7 import request as create
-from kio.schema.delete_acls.v3 import request as delete_acls
-from kio.schema.delete_topics.v6 import request as delete
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
-from kio.schema.describe_topic_partitions.v0 import request as describe_topics
-from kio.schema.describe_user_scram_credentials.v0.request import (
-    DescribeUserScramCredentialsRequest,
-    UserName,
-)
-from kio.schema.elect_leaders.v2 import request as elect
-from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-from kio.schema.incremental_alter_configs.v1 import request as alter_configs
-from kio.schema.list_partition_reassignments.v0 import request as listing
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
-from kio.schema.update_features.v2 import request as features
 from kit.work.large_image import LARGE, SENDER, directory, topic_id, topic_name
 from quorate_controller.control.delegation_tokens import token_hmac
 from quorate_protocol.kafka.enums import (
@@ -50,6 +17,42 @@ from quorate_protocol.kafka.enums import (
     ResourceType,
     ScramMechanism,
 )
+from quorate_protocol.kafka.generated import alter_client_quotas_request as quotas
+from quorate_protocol.kafka.generated import alter_configs_request as replace_configs
+from quorate_protocol.kafka.generated import alter_partition_reassignments_request as reassign
+from quorate_protocol.kafka.generated import alter_partition_request as isrs
+from quorate_protocol.kafka.generated import alter_user_scram_credentials_request as scram
+from quorate_protocol.kafka.generated import assign_replicas_to_dirs_request as directories
+from quorate_protocol.kafka.generated import broker_registration_request as registration
+from quorate_protocol.kafka.generated import create_acls_request as create_acls
+from quorate_protocol.kafka.generated import create_partitions_request as grow
+from quorate_protocol.kafka.generated import create_topics_request as create
+from quorate_protocol.kafka.generated import delete_acls_request as delete_acls
+from quorate_protocol.kafka.generated import delete_topics_request as delete
+from quorate_protocol.kafka.generated import describe_topic_partitions_request as describe_topics
+from quorate_protocol.kafka.generated import elect_leaders_request as elect
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as alter_configs
+from quorate_protocol.kafka.generated import list_partition_reassignments_request as listing
+from quorate_protocol.kafka.generated import update_features_request as features
+from quorate_protocol.kafka.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
+from quorate_protocol.kafka.generated.describe_client_quotas_request import DescribeClientQuotasRequest
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
+from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 
 if TYPE_CHECKING:

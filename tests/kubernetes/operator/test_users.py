@@ -12,8 +12,8 @@ from kit.operators.operated import BROKER_PORT, BROKERS, SMALL_FILES, Operated
 from kit.operators.resources import InClusters
 from kit.waiting import eventually
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
-from quorate_admin.types.quotas import USER, ClientQuotaEntity
-from quorate_protocol.kafka.enums import AclOperation, ResourceType
+from quorate_admin.types.quotas import ClientQuotaEntity
+from quorate_protocol.kafka.enums import USER, AclOperation, ResourceType
 
 CLIENTS_PORT = 9094
 BROKERS_TIMEOUT_S = 240

@@ -15,7 +15,7 @@ from quorate_protocol.records.generated import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from quorate_protocol.wire.writing import encode
+from quorate_protocol.wire.codec import encode
 
 RECORD_VERSIONS = [
     (key, version) for key, classes in RECORD_CLASSES.items() for version in range(len(classes))

@@ -23,8 +23,8 @@ from pyspark_quorate.source.selection import Selection
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
+from quorate_protocol.wire.codec import encode
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON
-from quorate_protocol.wire.writing import encode
 
 pytestmark = pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 

@@ -24,8 +24,8 @@ from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord, UserScramCredentialRecord
 from quorate_protocol.uuids import uuid_to_text
+from quorate_protocol.wire.codec import encode
 from quorate_protocol.wire.schema import schema_of
-from quorate_protocol.wire.writing import encode
 
 EXAMPLES = settings(max_examples=15, deadline=None)
 RECORD_VERSIONS = [

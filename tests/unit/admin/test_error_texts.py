@@ -1,8 +1,7 @@
 """What an error of a server says."""
 
 from quorate_admin.errors import ServerError
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode, error_code_of
-from quorate_protocol.kafka.error_texts import error_text
+from quorate_protocol.errors import ErrorCode
 
 
 def test_a_response_without_a_message_has_kafkas_own_text() -> None:
@@ -14,6 +13,5 @@ def test_a_response_without_a_message_has_kafkas_own_text() -> None:
 
 
 def test_every_code_has_a_text() -> None:
-    assert [code for code in ErrorCode if code is not ErrorCode.none and not error_text(code)] == []
-    assert error_text(CONTROLLER_ID_NOT_REGISTERED)
-    assert error_text(error_code_of(0)) is None
+    assert [code for code in ErrorCode if code is not ErrorCode.none and not code.text] == []
+    assert ErrorCode.none.text is None

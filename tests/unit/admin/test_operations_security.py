@@ -29,9 +29,6 @@ from quorate_admin.types.credentials import (
     UserScramCredentialUpsertion,
 )
 from quorate_admin.types.quotas import (
-    CLIENT_ID,
-    IP,
-    USER,
     ClientQuotaAlteration,
     ClientQuotaEntity,
     ClientQuotaFilter,
@@ -39,6 +36,9 @@ from quorate_admin.types.quotas import (
 )
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (
+    CLIENT_ID,
+    IP,
+    USER,
     AclOperation,
     AclPermissionType,
     PatternType,

@@ -12,9 +12,10 @@ from quorate_admin.results import Results
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 from quorate_admin.types.configs import ConfigEntry, ConfigResource
 from quorate_admin.types.credentials import ScramCredentialInfo, UserScramCredentialsDescription
-from quorate_admin.types.quotas import USER, ClientQuotaEntity
+from quorate_admin.types.quotas import ClientQuotaEntity
 from quorate_admin.types.topics import PartitionDescription, TopicDescription, TopicListing
 from quorate_protocol.kafka.enums import (
+    USER,
     AclOperation,
     ConfigResourceType,
     ConfigSource,

@@ -6,8 +6,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import write_controller_properties
 from kit.led_node import VOTERS, LedNode
 from quorate_controller import commands
@@ -17,6 +15,8 @@ from quorate_controller.node.assembly import open_node
 from quorate_controller.node.events import Principal
 from quorate_controller.raft.messages import QuorumDescription
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 from typer.testing import CliRunner

@@ -6,11 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
-from kio.schema.create_acls.v3.request import CreateAclsRequest
-from kio.schema.delete_acls.v3.request import DeleteAclsRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller, heartbeat
 from kit.waiting import HANG_S, turn_until
 from quorate_controller import driver as driver_module
@@ -28,6 +23,15 @@ from quorate_controller.node import ControlRequest, Effects
 from quorate_controller.node.events import ControlResponse, OutgoingRaftResponse, ResponseWithData
 from quorate_controller.raft.messages import Shutdown, VoteResponse
 from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+)
+from quorate_protocol.kafka.generated.create_acls_request import CreateAclsRequest
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsRequest
+from quorate_protocol.kafka.generated.describe_configs_request import DescribeConfigsRequest
 
 NOW_MS = 1_000_000
 CALLER = caller(request_timeout_ms=700)

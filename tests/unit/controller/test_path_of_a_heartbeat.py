@@ -11,17 +11,18 @@ from uuid import UUID
 
 import quorate_controller
 import quorate_protocol
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_registration.v4 import request as registration
-from kio.schema.errors import ErrorCode
 from kit.controller_in_process import running
 from kit.controller_parts import caller, write_controller_properties
 from kit.waiting import until
 from kit.work.counter import counting_calls
 from quorate_controller import commands
 from quorate_controller.config import load_config
+from quorate_controller.driver import Driver
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated import broker_registration_request as registration
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import encode_frame
 from typer.testing import CliRunner

@@ -131,6 +131,5 @@ PIECES = st.sampled_from(
 
 @given(st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=40)))
 def test_any_text_is_compiled_or_refused(expression: str) -> None:
-    """A configuration never ends a process by an exception that nobody expects."""
     with suppress(UnsupportedExpressionError):
         compile_java(expression)

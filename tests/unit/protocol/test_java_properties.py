@@ -33,19 +33,16 @@ from quorate_protocol.properties import format_properties, parse_properties
     ],
 )
 def test_syntax_is_javas(text: str, expected: dict[str, str]):
-    """Each rule of java.util.Properties.load, with the result that Java gives."""
     assert parse_properties(text) == expected
 
 
 @given(st.dictionaries(st.text(), st.text(), max_size=5))
 def test_written_properties_read_the_same(properties: dict[str, str]):
-    """Any text survives: what is written is ASCII, escaped."""
     text = format_properties(properties)
     assert text.isascii()
     assert parse_properties(text) == properties
 
 
 def test_malformed_escape_names_its_line():
-    """A \\u without four digits is an error, as in Java."""
     with pytest.raises(ValueError, match=r"line 2: .*four hexadecimal digits"):
         parse_properties("a=b\nc=\\u12")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
@@ -39,27 +40,55 @@ def point(decorator: Decorator) -> Any:
 @EITHER
 def test_frozen_classes_behave_as_those_of_the_standard_library(decorator: Decorator) -> None:
     made = point(decorator)
-    one = made(1, 5, ["a"], z=4)
-    assert (one.x, one.y, one.names, one.ignored, one.fixed, one.z) == (1, 5, ["a"], 0, 7, 4)
+    instance = made(1, 5, ["a"], z=4)
+    assert (instance.x, instance.y, instance.names, instance.ignored, instance.fixed, instance.z) == (
+        1,
+        5,
+        ["a"],
+        0,
+        7,
+        4,
+    )
     assert made(x=1).names == []
     assert made(x=1).names is not made(x=1).names
-    assert one == made(1, 5, ["a"], 9, z=4)
-    assert one != made(1, 5, ["a"], z=5)
-    assert one != (1, 5)
-    assert repr(one).endswith("Point(x=1, y=5, names=['a'], unhashed=0, fixed=7, z=4)")
-    assert replace(one, x=2) == made(2, 5, ["a"], z=4)
-    assert asdict(one)["names"] == ["a"]
-    assert [each.name for each in fields(one)] == ["x", "y", "names", "ignored", "unhashed", "fixed", "z"]
+    assert instance == made(1, 5, ["a"], 9, z=4)
+    assert instance != made(1, 5, ["a"], z=5)
+    assert instance != (1, 5)
+    assert repr(instance).endswith("Point(x=1, y=5, names=['a'], unhashed=0, fixed=7, z=4)")
+    assert replace(instance, x=2) == made(2, 5, ["a"], z=4)
+    assert asdict(instance)["names"] == ["a"]
+    assert [each.name for each in fields(instance)] == [
+        "x",
+        "y",
+        "names",
+        "ignored",
+        "unhashed",
+        "fixed",
+        "z",
+    ]
     assert made.__match_args__ == ("x", "y", "names", "ignored", "unhashed")
-    assert copy.copy(one) == one
-    assert not hasattr(one, "__dict__")
+    assert copy.copy(instance) == instance
+    assert not hasattr(instance, "__dict__")
     with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
-        one.x = 3
+        instance.x = 3
     with pytest.raises(FrozenInstanceError, match="cannot delete field 'x'"):
-        del one.x
+        del instance.x
     for wrong in (made, lambda: made(1, 2, [], 4, 5, 6), lambda: made(1, w=2), lambda: made(1, fixed=2)):
         with pytest.raises(TypeError):
             wrong()
+
+
+@EITHER
+def test_signature_lists_the_fields(decorator: Decorator) -> None:
+    signature = inspect.signature(point(decorator))
+    assert [(name, parameter.kind.name) for name, parameter in signature.parameters.items()] == [
+        *((name, "POSITIONAL_OR_KEYWORD") for name in ("x", "y", "names", "ignored", "unhashed")),
+        ("z", "KEYWORD_ONLY"),
+    ]
+    assert signature.parameters["x"].default is inspect.Parameter.empty
+    assert signature.parameters["y"].default == 2
+    assert signature.parameters["z"].annotation == "int"
+    assert signature.return_annotation is None
 
 
 @EITHER
@@ -129,8 +158,6 @@ def test_own_methods_stay_and_order_is_that_of_the_fields(decorator: Decorator) 
 
 @EITHER
 def test_fields_are_inherited(decorator: Decorator) -> None:
-    """States of raft's roles share fields."""
-
     @decorator(slots=True, kw_only=True)
     class Base:
         epoch: int
@@ -160,8 +187,8 @@ class Pickled:
 
 
 def test_values_are_pickled_before_and_after_a_method_is_compiled() -> None:
-    one = Pickled("a", (1, 2))
-    assert pickle.loads(pickle.dumps(one)) == one
+    pickled = Pickled("a", (1, 2))
+    assert pickle.loads(pickle.dumps(pickled)) == pickled
 
 
 def compiled_texts(code: str) -> int:
@@ -196,10 +223,4 @@ def test_methods_are_compiled_when_they_are_called(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_import_of_a_controller_compiles_few_methods() -> None:
-    """A start does not pay for methods that nobody calls, kio's neither."""
     assert compiled_texts("import quorate_controller.process") < 100
-
-
-def test_messages_of_kio_are_made_the_same_way() -> None:
-    code = "import quorate_protocol, kio.schema.types\ncount = 0\nimport kio.schema.metadata.v13.response"
-    assert compiled_texts(code) < 5

@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING
 from quorate_admin.errors import ErrorCode, ServerError, UnsupportedByServerError
 from quorate_admin.types.configs import AlterConfigOp
 from quorate_admin.types.quotas import (
-    CLIENT_ID,
-    IP,
-    USER,
     ClientQuotaAlteration,
     ClientQuotaEntity,
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
-from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType
+from quorate_protocol.kafka.enums import CLIENT_ID, IP, USER, ConfigOpType, ConfigResourceType
 
 from quorate.console import CommandError
 from quorate.console.java_text import hash_order

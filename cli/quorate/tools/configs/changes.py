@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from quorate_admin.types.credentials import (
-    ITERATIONS_DEFAULT,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.enums import SCRAM_ITERATIONS_MIN, ScramMechanism
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.scram import ITERATIONS_MAX
 
@@ -135,12 +134,12 @@ def _upsertion(user: str, mechanism_name: str, text: str) -> UserScramCredential
     if found is None:
         raise UsageError(
             f"--add-config {mechanism_name}=…: a credential is written"
-            f" {mechanism_name}=[iterations={2 * ITERATIONS_DEFAULT},password=…]; iterations may be omitted"
+            f" {mechanism_name}=[iterations={2 * SCRAM_ITERATIONS_MIN},password=…]; iterations may be omitted"
         )
-    iterations = ITERATIONS_DEFAULT if found[1] in {None, "-1"} else int(found[1])
-    if iterations < ITERATIONS_DEFAULT:
+    iterations = SCRAM_ITERATIONS_MIN if found[1] in {None, "-1"} else int(found[1])
+    if iterations < SCRAM_ITERATIONS_MIN:
         raise UsageError(
-            f"--add-config {mechanism_name}=[iterations={iterations},…]: at least {ITERATIONS_DEFAULT}"
+            f"--add-config {mechanism_name}=[iterations={iterations},…]: at least {SCRAM_ITERATIONS_MIN}"
             " iterations are required"
         )
     if iterations > ITERATIONS_MAX:

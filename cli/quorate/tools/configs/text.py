@@ -7,8 +7,8 @@ from quorate_admin.errors import ErrorCode
 from quorate_admin.results import Results
 from quorate_admin.types.configs import ConfigEntry, ConfigResource
 from quorate_admin.types.credentials import UserScramCredentialsDescription
-from quorate_admin.types.quotas import CLIENT_ID, IP, USER, ClientQuotaEntity
-from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+from quorate_admin.types.quotas import ClientQuotaEntity
+from quorate_protocol.kafka.enums import CLIENT_ID, IP, USER, ConfigResourceType, ConfigSource
 from quorate_protocol.plain_data import dataclass
 
 from quorate.console.java_text import double_text, hash_order, map_hash_code, null_text

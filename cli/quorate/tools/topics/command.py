@@ -13,7 +13,7 @@ from quorate_admin.errors import (
     UnsupportedByServerError,
 )
 from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
-from quorate_protocol.kafka.topics import INTERNAL_TOPICS
+from quorate_protocol.kafka.metadata_log import INTERNAL_TOPICS
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import ZERO_UUID_TEXT, uuid_from_text, uuid_to_text
 

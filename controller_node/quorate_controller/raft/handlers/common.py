@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from quorate_controller.raft.messages import LeaderEndpoint
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, RaftSafetyError, ReplicaKey, find_endpoint

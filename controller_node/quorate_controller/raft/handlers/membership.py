@@ -6,8 +6,7 @@ VotersRecord is in force once appended, and committed by the majority of the new
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ErrorCode, ProtocolError
 
 from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error, leader_state
 from quorate_controller.raft.messages import (

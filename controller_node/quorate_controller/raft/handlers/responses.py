@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 
 from quorate_controller.raft.handlers import epochs, membership, replication
 from quorate_controller.raft.handlers.common import adopt_leader, endpoints_of_leader

@@ -4,7 +4,7 @@ from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import peer_requests

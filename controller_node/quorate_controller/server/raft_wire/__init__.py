@@ -1,6 +1,6 @@
 """Translates between Kafka's raft messages on the wire and those of the raft core; pure.
 
-On the wire side stand kio's classes of the highest version that we speak (`quorate_protocol.wire` converts
+On the wire side stand the message classes of the highest version that we speak (`quorate_protocol.wire` converts
 from and to other versions); on the other side `quorate_controller.raft.messages`, which lack the nesting in
 topics and partitions because there is only one partition.
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import kio.schema.add_raft_voter.v1.request as add_voter
-import kio.schema.begin_quorum_epoch.v1.request as begin
-import kio.schema.end_quorum_epoch.v1.request as end
-import kio.schema.fetch.v18.request as fetch
-import kio.schema.fetch_snapshot.v1.request as snapshot
-import kio.schema.fetch_snapshot.v1.response as snapshot_response
-import kio.schema.remove_raft_voter.v0.request as remove_voter
-import kio.schema.update_raft_voter.v0.request as update_voter
-import kio.schema.vote.v2.request as vote
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import ProtocolError
+import quorate_protocol.kafka.generated.add_raft_voter_request as add_voter
+import quorate_protocol.kafka.generated.begin_quorum_epoch_request as begin
+import quorate_protocol.kafka.generated.end_quorum_epoch_request as end
+import quorate_protocol.kafka.generated.fetch_request as fetch
+import quorate_protocol.kafka.generated.fetch_snapshot_request as snapshot
+import quorate_protocol.kafka.generated.fetch_snapshot_response as snapshot_response
+import quorate_protocol.kafka.generated.remove_raft_voter_request as remove_voter
+import quorate_protocol.kafka.generated.update_raft_voter_request as update_voter
+import quorate_protocol.kafka.generated.vote_request as vote
+from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.wire.versions import api_versions_request
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
 
 _Wire = TypeVar("_Wire")
 

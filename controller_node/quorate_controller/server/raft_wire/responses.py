@@ -10,16 +10,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import kio.schema.add_raft_voter.v1.response as add_voter
-import kio.schema.begin_quorum_epoch.v1.response as begin
-import kio.schema.end_quorum_epoch.v1.response as end
-import kio.schema.fetch.v18.response as fetch
-import kio.schema.fetch_snapshot.v1.response as snapshot
-import kio.schema.remove_raft_voter.v0.response as remove_voter
-import kio.schema.update_raft_voter.v0.response as update_voter
-import kio.schema.vote.v2.response as vote
-from kio.schema.describe_quorum.v2 import response
-from kio.schema.errors import ErrorCode
+import quorate_protocol.kafka.generated.add_raft_voter_response as add_voter
+import quorate_protocol.kafka.generated.begin_quorum_epoch_response as begin
+import quorate_protocol.kafka.generated.end_quorum_epoch_response as end
+import quorate_protocol.kafka.generated.fetch_response as fetch
+import quorate_protocol.kafka.generated.fetch_snapshot_response as snapshot
+import quorate_protocol.kafka.generated.remove_raft_voter_response as remove_voter
+import quorate_protocol.kafka.generated.update_raft_voter_response as update_voter
+import quorate_protocol.kafka.generated.vote_response as vote
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.features import KRAFT_VERSION
+from quorate_protocol.kafka.generated import describe_quorum_response as response
 from quorate_protocol.kafka.generated.api_versions_response import ApiVersionsResponse
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.plain_data import dataclass
@@ -36,12 +37,10 @@ from quorate_controller.server.raft_wire.requests import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kio.schema.describe_quorum.v2 import request
-    from kio.static.protocol import Payload
+    from quorate_protocol.kafka.apis import Payload
+    from quorate_protocol.kafka.generated import describe_quorum_request as request
 
     from quorate_controller.raft.messages import QuorumDescription, ReplicaDescription
-
-KRAFT_VERSION: Final = "kraft.version"
 
 _NOT_THROTTLED: Final = timedelta()
 

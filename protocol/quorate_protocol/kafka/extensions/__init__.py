@@ -1,1 +1,1 @@
-"""The messages of APIs that Kafka does not have, in the form of kio's classes."""
+"""The messages of APIs that Kafka does not have, in the form of the generated classes."""

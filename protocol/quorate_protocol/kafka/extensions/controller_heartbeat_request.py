@@ -4,9 +4,6 @@ from dataclasses import field
 from enum import IntEnum
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
@@ -25,11 +22,9 @@ class SnapshotState(IntEnum):
 class ControllerHeartbeatRequest:
     """The heartbeat that a standby sends to the active controller every few seconds."""
 
-    __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 20051
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     controller_id: int = field(metadata={"kafka_type": "int32"})
     """The controller ID."""
     last_snapshot_offset: int = field(metadata={"kafka_type": "int64"})

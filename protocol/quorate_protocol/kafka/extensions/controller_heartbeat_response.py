@@ -3,10 +3,7 @@
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 
@@ -14,11 +11,9 @@ from quorate_protocol.plain_data import dataclass
 class ControllerHeartbeatResponse:
     """The active controller's response to a heartbeat of a standby."""
 
-    __type__: ClassVar = EntityType.response
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 20051
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     """The error code, or 0 if there was no error."""
     start_snapshot: bool = field(metadata={"kafka_type": "bool"}, default=False)

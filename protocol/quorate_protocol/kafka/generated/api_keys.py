@@ -207,16 +207,3 @@ VERSIONS_LACKED: Final[dict[str, dict[ApiKey, int | None]]] = {
     },
 }
 """Older release -> API of which it has less -> its highest version; None: it does not have it."""
-
-GENERATED_VERSIONS: Final = frozenset(
-    (
-        (ApiKey.API_VERSIONS, 5),
-        (ApiKey.TXN_OFFSET_COMMIT, 6),
-        (ApiKey.DELETE_GROUPS, 3),
-        (ApiKey.STREAMS_GROUP_HEARTBEAT, 1),
-        (ApiKey.STREAMS_GROUP_DESCRIBE, 1),
-        (ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, 0),
-        (ApiKey.UNREGISTER_CONTROLLER, 0),
-    )
-)
-"""Versions whose message classes are generated into this package, since kio lacks them."""

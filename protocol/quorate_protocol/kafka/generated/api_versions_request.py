@@ -3,19 +3,14 @@
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 5
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 18
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     client_software_name: str = field(metadata={"kafka_type": "string"}, default="")
     """The name of the client."""
     client_software_version: str = field(metadata={"kafka_type": "string"}, default="")

@@ -4,20 +4,15 @@ import datetime
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v0.header import ResponseHeader
-from kio.static.constants import EntityType
-
+from quorate_protocol.error_codes import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersion:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 5
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 18
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     api_key: int = field(metadata={"kafka_type": "int16"})
     """The API index."""
     min_version: int = field(metadata={"kafka_type": "int16"})
@@ -28,11 +23,9 @@ class ApiVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportedFeatureKey:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 5
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 18
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     name: str = field(metadata={"kafka_type": "string"}, default="")
     """The name of the feature."""
     min_version: int = field(metadata={"kafka_type": "int16"}, default=0)
@@ -43,11 +36,9 @@ class SupportedFeatureKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizedFeatureKey:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 5
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 18
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     name: str = field(metadata={"kafka_type": "string"}, default="")
     """The name of the feature."""
     max_version_level: int = field(metadata={"kafka_type": "int16"}, default=0)
@@ -58,17 +49,15 @@ class FinalizedFeatureKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
-    __type__: ClassVar = EntityType.response
     __version__: ClassVar[int] = 5
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 18
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     """The top-level error code."""
     api_keys: tuple[ApiVersion, ...]
     """The APIs supported by the broker."""
     throttle_time: datetime.timedelta = field(
-        metadata={"kafka_type": "timedelta_i32"}, default=datetime.timedelta(0)
+        metadata={"kafka_type": "timedelta_i32"}, default=datetime.timedelta(milliseconds=0)
     )
     """The duration in milliseconds for which the request was throttled due to a quota violation, or zero
     if the request did not violate any quota.

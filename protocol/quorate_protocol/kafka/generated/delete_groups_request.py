@@ -3,18 +3,13 @@
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroupsRequest:
-    __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 3
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 42
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     groups_names: tuple[str, ...] = field(metadata={"kafka_type": "string"})
     """The group names to delete."""

@@ -3,19 +3,14 @@
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupDescribeRequest:
-    __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     group_ids: tuple[str, ...] = field(metadata={"kafka_type": "string"})
     """The ids of the groups to describe"""
     include_authorized_operations: bool = field(metadata={"kafka_type": "bool"})

@@ -4,76 +4,15 @@ import datetime
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-
+from quorate_protocol.error_codes import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    host: str = field(metadata={"kafka_type": "string"})
-    """host of the endpoint"""
-    port: int = field(metadata={"kafka_type": "uint16"})
-    """port of the endpoint"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOffset:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    subtopology_id: str = field(metadata={"kafka_type": "string"})
-    """The subtopology identifier."""
-    partition: int = field(metadata={"kafka_type": "int32"})
-    """The partition."""
-    offset: int = field(metadata={"kafka_type": "int64"})
-    """The offset."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskIds:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    subtopology_id: str = field(metadata={"kafka_type": "string"})
-    """The subtopology identifier."""
-    partitions: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
-    """The partitions of the input topics processed by this member."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    active_tasks: tuple[TaskIds, ...]
-    """Active tasks for this client."""
-    standby_tasks: tuple[TaskIds, ...]
-    """Standby tasks for this client."""
-    warmup_tasks: tuple[TaskIds, ...]
-    """Warm-up tasks for this client."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     key: str = field(metadata={"kafka_type": "string"})
     """key of the config"""
     value: str = field(metadata={"kafka_type": "string"})
@@ -82,11 +21,9 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     name: str = field(metadata={"kafka_type": "string"})
     """The name of the topic."""
     partitions: int = field(metadata={"kafka_type": "int32"})
@@ -100,78 +37,10 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionNode:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    name: str = field(metadata={"kafka_type": "string"}, default="")
-    """The name of this node (e.g., KSTREAM-SOURCE-0000000000)."""
-    node_type: int = field(metadata={"kafka_type": "int8"}, default=0)
-    """The type of this node: 1=SOURCE, 2=PROCESSOR, 3=SINK."""
-    source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
-    """The source topics this node reads from. Defined only for source nodes, may be empty if source
-    topics are dynamically determined.
-    """
-    sink_topic: str | None = field(metadata={"kafka_type": "string"}, default=None)
-    """The topic this node writes to. Defined only for sink nodes, may be null if sink topic is
-    dynamically determined.
-    """
-    stores: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
-    """The state store names accessed by this node. Defined only for processor nodes."""
-    successors: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
-    """The names of successor nodes in the processing graph. Predecessor relationships are reconstructed
-    from this field.
-    """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionSubtopology:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    subtopology_id: str = field(metadata={"kafka_type": "string"}, default="")
-    """The subtopology identifier, unique within the topology."""
-    nodes: tuple[TopologyDescriptionNode, ...] = field(default=())
-    """The processing nodes in this subtopology."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescriptionGlobalStore:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    source: TopologyDescriptionNode
-    """The source node providing data to the global store."""
-    processor: TopologyDescriptionNode
-    """The processor node that populates the global store."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyDescription:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    subtopologies: tuple[TopologyDescriptionSubtopology, ...] = field(default=())
-    """The subtopologies that make up this topology."""
-    global_stores: tuple[TopologyDescriptionGlobalStore, ...] = field(default=())
-    """Global state stores used by this topology."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Subtopology:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     """String to uniquely identify the subtopology."""
     source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"})
@@ -186,11 +55,9 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     epoch: int = field(metadata={"kafka_type": "int32"})
     """The epoch of the currently initialized topology for this group."""
     subtopologies: tuple[Subtopology, ...] | None = field(default=None)
@@ -201,12 +68,58 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    __type__: ClassVar = EntityType.nested
+class Endpoint:
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    host: str = field(metadata={"kafka_type": "string"})
+    """host of the endpoint"""
+    port: int = field(metadata={"kafka_type": "uint16"})
+    """port of the endpoint"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOffset:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
+    subtopology_id: str = field(metadata={"kafka_type": "string"})
+    """The subtopology identifier."""
+    partition: int = field(metadata={"kafka_type": "int32"})
+    """The partition."""
+    offset: int = field(metadata={"kafka_type": "int64"})
+    """The offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskIds:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
+    subtopology_id: str = field(metadata={"kafka_type": "string"})
+    """The subtopology identifier."""
+    partitions: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
+    """The partitions of the input topics processed by this member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
+    active_tasks: tuple[TaskIds, ...]
+    """Active tasks for this client."""
+    standby_tasks: tuple[TaskIds, ...]
+    """Standby tasks for this client."""
+    warmup_tasks: tuple[TaskIds, ...]
+    """Warm-up tasks for this client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
     member_id: str = field(metadata={"kafka_type": "string"})
     """The member ID."""
     member_epoch: int = field(metadata={"kafka_type": "int32"})
@@ -240,12 +153,68 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroup:
-    __type__: ClassVar = EntityType.nested
+class TopologyDescriptionNode:
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    name: str = field(metadata={"kafka_type": "string"}, default="")
+    """The name of this node (e.g., KSTREAM-SOURCE-0000000000)."""
+    node_type: int = field(metadata={"kafka_type": "int8"}, default=0)
+    """The type of this node: 1=SOURCE, 2=PROCESSOR, 3=SINK."""
+    source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
+    """The source topics this node reads from. Defined only for source nodes, may be empty if source
+    topics are dynamically determined.
+    """
+    sink_topic: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    """The topic this node writes to. Defined only for sink nodes, may be null if sink topic is
+    dynamically determined.
+    """
+    stores: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
+    """The state store names accessed by this node. Defined only for processor nodes."""
+    successors: tuple[str, ...] = field(metadata={"kafka_type": "string"}, default=())
+    """The names of successor nodes in the processing graph. Predecessor relationships are reconstructed
+    from this field.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyDescriptionSubtopology:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
+    subtopology_id: str = field(metadata={"kafka_type": "string"}, default="")
+    """The subtopology identifier, unique within the topology."""
+    nodes: tuple[TopologyDescriptionNode, ...] = field(default=())
+    """The processing nodes in this subtopology."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyDescriptionGlobalStore:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
+    source: TopologyDescriptionNode
+    """The source node providing data to the global store."""
+    processor: TopologyDescriptionNode
+    """The processor node that populates the global store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyDescription:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
+    subtopologies: tuple[TopologyDescriptionSubtopology, ...] = field(default=())
+    """The subtopologies that make up this topology."""
+    global_stores: tuple[TopologyDescriptionGlobalStore, ...] = field(default=())
+    """Global state stores used by this topology."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 89
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
     """The describe error, or 0 if there was no error."""
     error_message: str | None = field(metadata={"kafka_type": "string"}, default=None)
@@ -286,11 +255,9 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupDescribeResponse:
-    __type__: ClassVar = EntityType.response
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 89
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     throttle_time: datetime.timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     """The duration in milliseconds for which the request was throttled due to a quota violation, or zero
     if the request did not violate any quota.

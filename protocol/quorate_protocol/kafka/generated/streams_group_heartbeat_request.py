@@ -4,19 +4,14 @@ import datetime
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     key: str = field(metadata={"kafka_type": "string"})
     """key of the config"""
     value: str = field(metadata={"kafka_type": "string"})
@@ -25,11 +20,9 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     name: str = field(metadata={"kafka_type": "string"})
     """The name of the topic."""
     partitions: int = field(metadata={"kafka_type": "int32"})
@@ -43,53 +36,10 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
-    host: str = field(metadata={"kafka_type": "string"})
-    """host of the endpoint"""
-    port: int = field(metadata={"kafka_type": "uint16"})
-    """port of the endpoint"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOffset:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
-    subtopology_id: str = field(metadata={"kafka_type": "string"})
-    """The subtopology identifier."""
-    partition: int = field(metadata={"kafka_type": "int32"})
-    """The partition."""
-    offset: int = field(metadata={"kafka_type": "int64"})
-    """The offset."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskIds:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
-    subtopology_id: str = field(metadata={"kafka_type": "string"})
-    """The subtopology identifier."""
-    partitions: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
-    """The partitions of the input topics processed by this member."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CopartitionGroup:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     source_topics: tuple[int, ...] = field(metadata={"kafka_type": "int16"})
     """The topics the topology reads from. Index into the array on the subtopology level."""
     source_topic_regex: tuple[int, ...] = field(metadata={"kafka_type": "int16"})
@@ -104,11 +54,9 @@ class CopartitionGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtopology:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     """String to uniquely identify the subtopology. Deterministically generated from the topology"""
     source_topics: tuple[str, ...] = field(metadata={"kafka_type": "string"})
@@ -127,11 +75,9 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     epoch: int = field(metadata={"kafka_type": "int32"})
     """The epoch of the topology. Used to check if the topology corresponds to the topology initialized on
     the brokers.
@@ -141,12 +87,45 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsGroupHeartbeatRequest:
-    __type__: ClassVar = EntityType.request
+class TaskIds:
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    subtopology_id: str = field(metadata={"kafka_type": "string"})
+    """The subtopology identifier."""
+    partitions: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
+    """The partitions of the input topics processed by this member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 88
+    host: str = field(metadata={"kafka_type": "string"})
+    """host of the endpoint"""
+    port: int = field(metadata={"kafka_type": "uint16"})
+    """port of the endpoint"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOffset:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 88
+    subtopology_id: str = field(metadata={"kafka_type": "string"})
+    """The subtopology identifier."""
+    partition: int = field(metadata={"kafka_type": "int32"})
+    """The partition."""
+    offset: int = field(metadata={"kafka_type": "int64"})
+    """The offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupHeartbeatRequest:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 88
     group_id: str = field(metadata={"kafka_type": "string"})
     """The group identifier."""
     member_id: str = field(metadata={"kafka_type": "string"})

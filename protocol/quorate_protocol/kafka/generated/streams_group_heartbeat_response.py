@@ -4,20 +4,15 @@ import datetime
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-
+from quorate_protocol.error_codes import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     status_code: int = field(metadata={"kafka_type": "int8"})
     """A code to indicate that a particular status is active for the group membership"""
     status_detail: str = field(metadata={"kafka_type": "string"})
@@ -25,25 +20,10 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPartition:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[int] = 1
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    topic: str = field(metadata={"kafka_type": "string"})
-    """topic name"""
-    partitions: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
-    """partitions"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskIds:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     """The subtopology identifier."""
     partitions: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
@@ -52,11 +32,9 @@ class TaskIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     host: str = field(metadata={"kafka_type": "string"})
     """host of the endpoint"""
     port: int = field(metadata={"kafka_type": "uint16"})
@@ -64,12 +42,21 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointToPartitions:
-    __type__: ClassVar = EntityType.nested
+class TopicPartition:
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    topic: str = field(metadata={"kafka_type": "string"})
+    """topic name"""
+    partitions: tuple[int, ...] = field(metadata={"kafka_type": "int32"})
+    """partitions"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointToPartitions:
+    __version__: ClassVar[int] = 1
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = 88
     user_endpoint: Endpoint
     """User-defined endpoint to connect to the node"""
     active_partitions: tuple[TopicPartition, ...]
@@ -84,11 +71,9 @@ class EndpointToPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupHeartbeatResponse:
-    __type__: ClassVar = EntityType.response
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 88
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     throttle_time: datetime.timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     """The duration in milliseconds for which the request was throttled due to a quota violation, or zero
     if the request did not violate any quota.

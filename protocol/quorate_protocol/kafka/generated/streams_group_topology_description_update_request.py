@@ -3,19 +3,14 @@
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyDescriptionNode:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 93
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     name: str = field(metadata={"kafka_type": "string"})
     """The name of this node (e.g., KSTREAM-SOURCE-0000000000)."""
     node_type: int = field(metadata={"kafka_type": "int8"})
@@ -38,11 +33,9 @@ class TopologyDescriptionNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyDescriptionSubtopology:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 93
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     subtopology_id: str = field(metadata={"kafka_type": "string"})
     """The subtopology identifier, unique within the topology."""
     nodes: tuple[TopologyDescriptionNode, ...]
@@ -51,11 +44,9 @@ class TopologyDescriptionSubtopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyDescriptionGlobalStore:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 93
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     source: TopologyDescriptionNode
     """The source node providing data to the global store."""
     processor: TopologyDescriptionNode
@@ -64,11 +55,9 @@ class TopologyDescriptionGlobalStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyDescription:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 93
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     subtopologies: tuple[TopologyDescriptionSubtopology, ...]
     """The subtopologies that make up this topology."""
     global_stores: tuple[TopologyDescriptionGlobalStore, ...]
@@ -77,11 +66,9 @@ class TopologyDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupTopologyDescriptionUpdateRequest:
-    __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 93
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     group_id: str = field(metadata={"kafka_type": "string"})
     """The streams group identifier."""
     member_id: str = field(metadata={"kafka_type": "string"})

@@ -4,20 +4,15 @@ import datetime
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-
+from quorate_protocol.error_codes import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupTopologyDescriptionUpdateResponse:
-    __type__: ClassVar = EntityType.response
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 93
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     throttle_time: datetime.timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     """The duration in milliseconds for which the request was throttled due to a quota violation, or zero
     if the request did not violate any quota.

@@ -4,19 +4,14 @@ import uuid
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequestPartition:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 6
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 28
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     partition_index: int = field(metadata={"kafka_type": "int32"})
     """The index of the partition within the topic."""
     committed_offset: int = field(metadata={"kafka_type": "int64"})
@@ -29,11 +24,9 @@ class TxnOffsetCommitRequestPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequestTopic:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 6
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 28
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     topic_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"}, default=None)
     """The topic ID."""
     partitions: tuple[TxnOffsetCommitRequestPartition, ...]
@@ -42,11 +35,9 @@ class TxnOffsetCommitRequestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequest:
-    __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 6
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 28
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     transactional_id: str = field(metadata={"kafka_type": "string"})
     """The ID of the transaction."""
     group_id: str = field(metadata={"kafka_type": "string"})

@@ -5,20 +5,15 @@ import uuid
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.errors import ErrorCode
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-
+from quorate_protocol.error_codes import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitResponsePartition:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 6
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 28
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     partition_index: int = field(metadata={"kafka_type": "int32"})
     """The partition index."""
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
@@ -27,11 +22,9 @@ class TxnOffsetCommitResponsePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitResponseTopic:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 6
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 28
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     topic_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"}, default=None)
     """The topic ID."""
     partitions: tuple[TxnOffsetCommitResponsePartition, ...]
@@ -40,11 +33,9 @@ class TxnOffsetCommitResponseTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitResponse:
-    __type__: ClassVar = EntityType.response
     __version__: ClassVar[int] = 6
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 28
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     throttle_time: datetime.timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     """The duration in milliseconds for which the request was throttled due to a quota violation, or zero
     if the request did not violate any quota.

@@ -3,18 +3,13 @@
 from dataclasses import field
 from typing import ClassVar
 
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterControllerRequest:
-    __type__: ClassVar = EntityType.request
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 94
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     controller_id: int = field(metadata={"kafka_type": "int32"})
     """The controller ID to unregister."""

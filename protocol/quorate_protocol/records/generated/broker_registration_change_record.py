@@ -4,14 +4,11 @@ import uuid
 from dataclasses import field
 from typing import ClassVar
 
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecord:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 3
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 17
@@ -33,7 +30,6 @@ class BrokerRegistrationChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecordV2:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 2
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 17
@@ -51,7 +47,6 @@ class BrokerRegistrationChangeRecordV2:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecordV1:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 17
@@ -67,7 +62,6 @@ class BrokerRegistrationChangeRecordV1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecordV0:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 17

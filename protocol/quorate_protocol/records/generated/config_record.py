@@ -3,14 +3,11 @@
 from dataclasses import field
 from typing import ClassVar
 
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRecord:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 4

@@ -4,14 +4,11 @@ import uuid
 from dataclasses import field
 from typing import ClassVar
 
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 2
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 5
@@ -49,7 +46,6 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecordV1:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 5
@@ -81,7 +77,6 @@ class PartitionChangeRecordV1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecordV0:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 5

@@ -4,14 +4,11 @@ import uuid
 from dataclasses import field
 from typing import ClassVar
 
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEndpoint:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 4
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 0
@@ -27,7 +24,6 @@ class BrokerEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFeature:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 4
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 0
@@ -41,7 +37,6 @@ class BrokerFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecord:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 4
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 0
@@ -75,7 +70,6 @@ class RegisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecordV3:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 3
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 0
@@ -103,7 +97,6 @@ class RegisterBrokerRecordV3:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecordV2:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 2
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 0
@@ -129,7 +122,6 @@ class RegisterBrokerRecordV2:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecordV1:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 1
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 0
@@ -153,7 +145,6 @@ class RegisterBrokerRecordV1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecordV0:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 0

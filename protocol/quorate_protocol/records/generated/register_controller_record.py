@@ -4,14 +4,11 @@ import uuid
 from dataclasses import field
 from typing import ClassVar
 
-from kio.static.constants import EntityType
-
 from quorate_protocol.plain_data import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerEndpoint:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 27
@@ -27,7 +24,6 @@ class ControllerEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerFeature:
-    __type__: ClassVar = EntityType.nested
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 27
@@ -41,7 +37,6 @@ class ControllerFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterControllerRecord:
-    __type__: ClassVar = EntityType.data
     __version__: ClassVar[int] = 0
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[int] = 27

@@ -1,11 +1,10 @@
 """Functions that are generated from an entity class.
 
-What a class declares is known once. So a function is written for the class which looks nothing up: statements for
-each field, in wire order. It takes 0.3 to 0.6 of the time of a list of closures, one per field. What is long
-or rare, and every refusal, is in functions that it calls. To compile the source takes about half a millisecond, see
-:mod:`.switching`. It is kept in ``linecache``: tracebacks show its lines, profiles name the class, and
-``print(inspect.getsource(readers.generated(ForgottenTopic)))`` prints it. The reader of a struct with a string and
-an array of numbers, in a flexible version::
+The function of a class has statements for each of its fields, in wire order, and looks nothing up. Long or rare cases
+and all refusals are in functions that it calls. A function is generated at its first call, that of a struct
+too, since most messages have few of their structs. Its source is kept in ``linecache``: tracebacks show its lines,
+profiles name the class, and ``print(inspect.getsource(readers[ForgottenTopic]))`` prints it. The reader of a struct
+with a string and an array of numbers, in a flexible version::
 
     def read_ForgottenTopic_v12(data, offset):
         entity = Draft()
@@ -40,7 +39,7 @@ Names that are no locals are bound to values by :meth:`Function.bind`.
 import linecache
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from quorate_protocol.wire.schema import EntityClass
 
@@ -48,13 +47,40 @@ _INDENT: Final = "    "
 _LITERALS: Final = (type(None), bool, int, str)
 
 
-class Function:
+CodecFunction = TypeVar("CodecFunction", bound=Callable[[Any, Any], Any])
+
+
+class CodecFunctions(dict[EntityClass, CodecFunction]):
+    """The function of each entity class, made at its first use.
+
+    Threads may use it at once: each change is one assignment, and at worst a function is made twice.
+    """
+
+    def __init__(
+        self, make: Callable[[EntityClass, Mapping[EntityClass, CodecFunction]], CodecFunction]
+    ) -> None:
+        """``make`` gets the class and, for its structs, these functions."""
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, entity_type: EntityClass) -> CodecFunction:
+        return self.setdefault(entity_type, self._make(entity_type, self))
+
+
+class Function(Generic[CodecFunction]):
     """The source of one function, line by line, and the values of its global names."""
 
     def __init__(
-        self, verb: str, entity_type: EntityClass, parameters: str, called: Mapping[str, object]
+        self,
+        verb: str,
+        entity_type: EntityClass,
+        parameters: str,
+        called: Mapping[str, object],
+        functions: Mapping[EntityClass, CodecFunction],
     ) -> None:
-        """``called`` are values that any function may use, by their global names."""
+        """``called`` are values that any function may use, by their global names; ``functions`` those of structs."""
+        self._verb = verb
+        self._functions = functions
         self.name = f"{verb}_{entity_type.__name__}_v{entity_type.__version__}"
         self._entity_type = entity_type
         self._is_flexible: bool = entity_type.__flexible__
@@ -84,6 +110,18 @@ class Function:
             free = f"{name}_{number}"
         self._values[free] = value
         return free
+
+    def bind_struct(self, struct: EntityClass) -> str:
+        """Return the global name of a struct's function, which is there from its first call on."""
+        values, functions = self._values, self._functions
+        known = functions.get(struct)
+
+        def make_and_call(first: Any, second: Any) -> Any:
+            values[name] = function = functions[struct]
+            return function(first, second)
+
+        name = self.bind(f"{self._verb}_{struct.__name__}", known or make_and_call)
+        return name
 
     def constant(self, name: str, value: object) -> str:
         """Return an expression for a value that does not change: a literal, or a global name."""

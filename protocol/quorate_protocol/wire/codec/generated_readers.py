@@ -1,6 +1,7 @@
 """Readers that are generated: see :mod:`.functions`. Adjacent fields of fixed width are unpacked together."""
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 from quorate_protocol.errors import error_code_of
@@ -19,7 +20,6 @@ from quorate_protocol.wire.schema import (
 from . import read_values
 from .functions import Function, draft_of
 from .read_values import Reader
-from .switching import FunctionOf
 
 _CALLED: Final[dict[str, object]] = {
     "read_compact": read_values.read_compact,
@@ -55,12 +55,8 @@ def _converted(field: FieldSchema) -> str | None:
     return _CONVERTED.get(field.kafka_type or "")
 
 
-class _ReaderSource(Function):
+class _ReaderSource(Function[Reader]):
     """The reader of an entity class. The methods append what reads a field and puts it to a ``target``."""
-
-    def __init__(self, entity_type: EntityClass, reader_of: FunctionOf[Reader]) -> None:
-        super().__init__("read", entity_type, "data, offset", _CALLED)
-        self._reader_of = reader_of
 
     def build(self) -> Reader:
         """Append all and compile it."""
@@ -118,7 +114,7 @@ class _ReaderSource(Function):
 
     def _struct(self, field: FieldSchema, target: str) -> None:
         assert field.struct is not None
-        read = self.bind(f"read_{field.struct.__name__}", self._reader_of(field.struct))
+        read = self.bind_struct(field.struct)
         if not field.is_nullable_struct:
             self.line(f"{target}, offset = {read}(data, offset)")
             return
@@ -201,6 +197,6 @@ class _ReaderSource(Function):
                     self.line("raise refused_tag(tag, offset - start_of_tag, end_of_tag - start_of_tag)")
 
 
-def generated_reader(entity_type: EntityClass, reader_of: FunctionOf[Reader]) -> Reader:
-    """Generate the reader of an entity class. ``reader_of`` returns those of its structs."""
-    return _ReaderSource(entity_type, reader_of).build()
+def generated_reader(entity_type: EntityClass, readers: Mapping[EntityClass, Reader]) -> Reader:
+    """Generate the reader of an entity class. ``readers`` are those of its structs."""
+    return _ReaderSource("read", entity_type, "data, offset", _CALLED, readers).build()

@@ -28,6 +28,7 @@ The writer of a struct with a string and an array of numbers, in a flexible vers
 """
 
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from quorate_protocol.wire.schema import (
@@ -43,7 +44,6 @@ from quorate_protocol.wire.schema import (
 
 from . import write_values
 from .functions import Function
-from .switching import FunctionOf
 from .write_values import Writer
 
 _CALLED: Final[dict[str, object]] = {
@@ -67,30 +67,43 @@ _CONVERTED: Final = {
 """Types of fixed width -> the expression for what ``struct`` packs, if that is not the value."""
 
 
-def generated_writer(entity_type: EntityClass, writer_of: FunctionOf[Writer]) -> Writer:
-    """Generate the writer of an entity class. ``writer_of`` returns those of its structs."""
-    return _WriterSource(entity_type, writer_of).build()
+Writers = Mapping[EntityClass, Writer]
 
 
-class _WriterSource(Function):
+def generated_writer(entity_type: EntityClass, writers: Writers) -> Writer:
+    """Generate the writer of an entity class. ``writers`` are those of its structs."""
+    return _WriterSource("write", entity_type, "buffer, entity", _CALLED, writers).build(
+        schema_of(entity_type)
+    )
+
+
+def writers_around(entity_type: EntityClass, array: str, writers: Writers) -> tuple[Writer, Writer]:
+    """Generate what writes the fields before an array, and what writes those after it, tagged ones included."""
+    schema = schema_of(entity_type)
+    index = [field.name for field in schema].index(array)
+    before, after = (
+        _WriterSource(f"write_{place}_{array}_of", entity_type, "buffer, entity", _CALLED, writers)
+        for place in ("before", "after")
+    )
+    untagged = [field for field in schema[:index] if field.tag is None]
+    rest = [field for field in schema if field.tag is not None or field in schema[index + 1 :]]
+    return before.build(untagged, has_tags=False), after.build(rest)
+
+
+class _WriterSource(Function[Writer]):
     """The writer of an entity class. The methods append what writes a value, an expression, to a ``buffer``."""
 
-    def __init__(self, entity_type: EntityClass, writer_of: FunctionOf[Writer]) -> None:
-        super().__init__("write", entity_type, "buffer, entity", _CALLED)
-        self._writer_of = writer_of
-
-    def build(self) -> Writer:
-        """Append all and compile it."""
-        schema = schema_of(self._entity_type)
+    def build(self, schema: Sequence[FieldSchema], *, has_tags: bool = True) -> Writer:
+        """Append these fields and compile it."""
         for run in runs_of([field for field in schema if field.tag is None]):
             if run[0].is_fixed:
                 self._fixed(run, "buffer", [f"entity.{field.name}" for field in run])
             else:
                 self._field(run[0], "buffer")
-        if self._is_flexible:
+        if self._is_flexible and has_tags:
             tagged = [field for field in schema if field.tag is not None]
             self._tags(sorted(tagged, key=lambda field: field.tag or 0))
-        elif not schema:
+        if not schema:
             self.line("pass")  # some requests of old versions are empty
         return self.compile()
 
@@ -122,7 +135,7 @@ class _WriterSource(Function):
         self.line(f"{buffer} += {pack}({', '.join(packed)})")
 
     def _struct(self, field: FieldSchema, struct_type: EntityClass, buffer: str) -> None:
-        write = self.bind(f"write_{struct_type.__name__}", self._writer_of(struct_type))
+        write = self.bind_struct(struct_type)
         if not field.is_nullable_struct:
             self.line(f"{write}({buffer}, value)")
             return
@@ -157,10 +170,8 @@ class _WriterSource(Function):
         with self.block("if values is None:"):
             self.line(f"write_null({buffer}, {described}, False, {self._is_flexible})")
         if field.struct is not None and not field.is_nullable_struct:
-            write_struct = self._writer_of(field.struct)
-            write = self.bind(
-                f"write_{field.name}", write_values.elements_writer(field, write_struct, self._is_flexible)
-            )
+            elements = write_values.elements_writer(field, self._functions, self._is_flexible)
+            write = self.bind(f"write_{field.name}", elements)
             with self.block("elif type(values) is SharedArray:"):
                 self.line(f"{buffer} += values.encoded_by({write})")
         with self.block("else:"):

@@ -1,25 +1,23 @@
 """The functions of each class: those of the extension ``quorate_native`` where it is installed, else those in Python.
 
-The extension is a folder of its own, `native/`. Its functions are several times as fast, and they never refuse: what
-is unusual or malformed they leave to the function in Python of the same class, which returns or raises as ever. So
-values, errors and their texts do not depend on the extension.
+The extension is built from `native/`. Its functions are several times as fast. They leave unusual and malformed input
+to the Python function of the same class, which returns or raises. So values, errors and their texts do not depend on
+the extension.
 """
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
 from quorate_protocol.errors import error_code_of
 from quorate_protocol.wire.schema import MILLISECOND, EntityClass, FieldSchema, schema_of, size_bytes_min
 
-from .closure_readers import closure_reader
-from .closure_writers import closure_writer
+from .functions import CodecFunctions
 from .generated_readers import generated_reader
 from .generated_writers import generated_writer
 from .read_values import Reader, duration, instant, known_uuid
-from .switching import CodecFunction, CodecFunctions
 from .write_values import SharedArray, Writer, timestamp
 
 __all__ = ("CODEC", "CODEC_REASON", "SWITCH", "NativeCodecs", "extension", "load", "readers", "writers")
@@ -27,7 +25,7 @@ __all__ = ("CODEC", "CODEC_REASON", "SWITCH", "NativeCodecs", "extension", "load
 SWITCH: Final = "QUORATE_NATIVE"
 """The environment variable that turns the extension off."""
 _INTERFACE: Final = 2
-"""Which arguments the extension's functions take: that of `native/src/lib.rs` has to be the same."""
+"""The version of the extension's interface, also in `native/src/lib.rs`."""
 
 
 def load(environment: Mapping[str, str]) -> tuple[Any, str]:
@@ -45,22 +43,11 @@ def load(environment: Mapping[str, str]) -> tuple[Any, str]:
     return extension, f"quorate_native {extension.VERSION} is installed"
 
 
-class _NativeFunctions(dict[EntityClass, CodecFunction]):
-    """The native function of each class."""
-
-    def __init__(self, make: Callable[[EntityClass], CodecFunction]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, entity_type: EntityClass) -> CodecFunction:
-        return self.setdefault(entity_type, self._make(entity_type))
-
-
 class NativeCodecs:
     """The codecs of the extension, each made at the first use of its class."""
 
     def __init__(self, extension: Any, readers: Mapping[Any, Reader], writers: Mapping[Any, Writer]) -> None:
-        """``readers`` and ``writers`` have the functions in Python which decide where a native one gives up."""
+        """``readers`` and ``writers`` are the functions in Python, for input that a native one leaves to them."""
         self._codec = extension.Codec
         self.converters = extension.Converters(
             known_uuid, uuid.UUID, error_code_of, MILLISECOND, duration, instant, timestamp, SharedArray
@@ -68,8 +55,10 @@ class NativeCodecs:
         self._readers = readers
         self._writers = writers
         self._made: dict[EntityClass, Any] = {}
-        self.readers: Final[Mapping[EntityClass, Reader]] = _NativeFunctions(lambda each: self.of(each).read)
-        self.writers: Final[Mapping[EntityClass, Writer]] = _NativeFunctions(lambda each: self.of(each).write)
+        self.readers: Final[Mapping[EntityClass, Reader]] = CodecFunctions(lambda each, _: self.of(each).read)
+        self.writers: Final[Mapping[EntityClass, Writer]] = CodecFunctions(
+            lambda each, _: self.of(each).write
+        )
 
     def of(self, entity_type: EntityClass) -> Any:
         """Return the codec of a class. Threads may ask at once: all of them get the same."""
@@ -110,8 +99,8 @@ extension, CODEC_REASON = load(os.environ)
 CODEC: Final = "python" if extension is None else "native"
 """Which functions run."""
 
-_python_readers: Final = CodecFunctions(closure_reader, generated_reader)
-_python_writers: Final = CodecFunctions(closure_writer, generated_writer)
+_python_readers: Final = CodecFunctions(generated_reader)
+_python_writers: Final = CodecFunctions(generated_writer)
 _codecs: Final = extension and NativeCodecs(extension, _python_readers, _python_writers)
 
 readers: Final[Mapping[EntityClass, Reader]] = _codecs.readers if _codecs else _python_readers

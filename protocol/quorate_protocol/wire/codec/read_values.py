@@ -1,4 +1,4 @@
-"""Values of fields, read from bytes that a peer controls, and every refusal: what all readers call."""
+"""Reading of field values from bytes that a peer controls, with all refusals; generated and native readers use it."""
 
 import struct
 import uuid
@@ -14,7 +14,6 @@ from quorate_protocol.wire.schema import (
     MILLISECOND,
     STRING_SIZE_BYTES_MAX,
     TAGGED_FIELDS_MAX,
-    UUID_ZERO_BYTES,
     FieldSchema,
 )
 
@@ -41,11 +40,6 @@ def read_unsigned_varint(data: bytes, offset: int) -> tuple[int, int]:
 def known_uuid(raw: bytes) -> uuid.UUID:
     # Topic and directory ids repeat in thousands of records: one object each saves both time and memory.
     return uuid.UUID(bytes=raw)
-
-
-def read_uuid_bytes(raw: bytes) -> uuid.UUID | None:
-    """Return a UUID in kio's form: the zero UUID is None."""
-    return None if raw == UUID_ZERO_BYTES else known_uuid(raw)
 
 
 _DURATION_MS_MIN: Final = timedelta.min // MILLISECOND
@@ -102,7 +96,7 @@ def _read_content(data: bytes, offset: int, field: FieldSchema, length: int) -> 
 
 
 class BoundedBytes(bytes):
-    """A message whose arrays may have so many elements in total: objects take up to a hundred times their bytes."""
+    """A message with a limit for the elements of all its arrays: objects take up to a hundred times their bytes."""
 
     elements_max: int
     _elements: int

@@ -1,9 +1,8 @@
-"""Values of fields, written to a buffer, and every refusal: what all writers call."""
+"""Writing of field values to a buffer, with all refusals; generated and native writers use it."""
 
 import struct
-import uuid
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ArrayTooLong, StringTooLong
@@ -12,7 +11,7 @@ from quorate_protocol.wire.schema import (
     EPOCH,
     MILLISECOND,
     STRING_SIZE_BYTES_MAX,
-    UUID_ZERO_BYTES,
+    EntityClass,
     FieldSchema,
 )
 
@@ -53,16 +52,6 @@ def write_unsigned_varint(buffer: bytearray, value: int) -> None:
         buffer.append(value & 0x7F | 0x80)
         value >>= 7
     buffer.append(value)
-
-
-def uuid_bytes(value: uuid.UUID | None) -> bytes:
-    """Return a UUID as it is written: None is the zero UUID."""
-    return UUID_ZERO_BYTES if value is None else value.bytes
-
-
-def milliseconds(value: timedelta) -> int:
-    """Return a duration as it is written."""
-    return value // MILLISECOND
 
 
 def timestamp(value: datetime | None) -> int:
@@ -114,10 +103,12 @@ def write_count(buffer: bytearray, count: int, field: FieldSchema, is_compact: b
     _write_length(buffer, count, field, is_element=False, is_compact=is_compact)
 
 
-def elements_writer(field: FieldSchema, write_element: Writer, is_compact: bool) -> Writer:
-    """Return what writes an array that is not null, one element after the other."""
+def elements_writer(field: FieldSchema, writers: Mapping[EntityClass, Writer], is_compact: bool) -> Writer:
+    """Return what writes an array of structs that is not null."""
 
     def write(buffer: bytearray, values: Any) -> None:
+        assert field.struct is not None
+        write_element = writers[field.struct]
         write_count(buffer, len(values), field, is_compact)
         for value in values:
             write_element(buffer, value)

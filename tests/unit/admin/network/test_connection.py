@@ -4,8 +4,6 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from kio.schema.types import TopicName
 from kit.fake_cluster import CLUSTER_ID, SILENCE, FakeCluster, response_to
 from kit.waiting import HANG_S
 from quorate_admin.config import Address
@@ -19,6 +17,7 @@ from quorate_admin.errors import (
 from quorate_admin.network.connection import Connection, Identity
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey, find_api
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 
 DESCRIBE_CLUSTER = find_api(60)
 
@@ -110,7 +109,7 @@ async def test_the_highest_common_version_is_spoken() -> None:
 
 
 async def test_a_string_that_no_version_can_express_is_refused() -> None:
-    topic = DeleteTopicState(name=TopicName("n" * 40_000), topic_id=None)
+    topic = DeleteTopicState(name="n" * 40_000, topic_id=None)
     request = DeleteTopicsRequest(topics=(topic,), timeout=timedelta(seconds=1))
     async with FakeCluster() as cluster:
         connection = await connect(cluster)

@@ -140,7 +140,7 @@ def test_pattern_types_and_principals_are_read() -> None:
     """The message names option, value and what is allowed."""
     assert parse_pattern_type("Prefixed") is PatternType.PREFIXED
     with pytest.raises(
-        UsageError, match="--resource-pattern-type: 'x' is none of ANY, MATCH, LITERAL, PREFIXED"
+        UsageError, match="--resource-pattern-type: 'x' is not one of ANY, MATCH, LITERAL, PREFIXED"
     ):
         parse_pattern_type("x")
     principals = parse_principals("--principal", [" User:a ", "User:b:c"])

@@ -7,11 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest, Feature, Listener
-from kio.schema.controller_registration.v0 import request as controller_registration
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
 from quorate_controller.control.api import (
     ControlConfig,
@@ -29,8 +24,17 @@ from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.reassignments import ReassignmentManager
 from quorate_controller.control.topics import TopicManager
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.generated import controller_registration_request as controller_registration
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.broker_heartbeat_response import BrokerHeartbeatResponse
+from quorate_protocol.kafka.generated.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
 from quorate_protocol.records.framing import decode_record, encode_record, record_version_for
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import LoneQuorum
 from quorate_controller.control.api import ControlError, QuorumPort
 from quorate_controller.control.broker_loggers import Loggers
@@ -24,6 +23,7 @@ from quorate_controller.raft.node import RaftNode
 from quorate_controller.raft.startup import HardState, KRaftVersionAt, LogState, RaftConfig, VotersAt
 from quorate_controller.raft.voters import VoterSet
 from quorate_controller.structured_logs import ProcessLoggers
+from quorate_protocol.errors import ErrorCode
 
 NODE_ID = 3000
 LOGGER = "quorate.contract"

@@ -6,18 +6,18 @@ from random import Random
 from typing import Any
 
 import pytest
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
 from quorate_controller.control.acls import MATCHES_MAX, AclManager
 from quorate_controller.control.api import ControlError, RequestContext
 from quorate_controller.control.steps import ITEM, LOOK, RECORD, STEP_WORK_MAX
 from quorate_controller.security.authorizer import Authorizer
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from quorate_protocol.kafka.generated.create_acls_request import AclCreation, CreateAclsRequest
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from quorate_protocol.kafka.generated.describe_acls_request import DescribeAclsRequest
 from quorate_protocol.records.generated import FeatureLevelRecord
 
 CONTEXT = RequestContext(now_ms=0, next_offset=0, api_version=3)

@@ -4,15 +4,15 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from kio.schema.controller_registration.v0.request import (
+from quorate_controller.control.api import BootstrapMetadata, ControlConfig
+from quorate_controller.control.controller import QuorumController, default_bootstrap
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.generated.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
     Listener,
 )
-from kio.schema.errors import ErrorCode
-from quorate_controller.control.api import BootstrapMetadata, ControlConfig
-from quorate_controller.control.controller import QuorumController, default_bootstrap
-from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.generated import (
     AbortTransactionRecord,
     BeginTransactionRecord,

@@ -3,18 +3,18 @@
 import time
 
 import pytest
-from kio.schema.alter_configs.v2 import request as legacy
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from quorate_controller.control.api import ControlError
 from quorate_controller.control.broker_loggers import NO_LOGGERS, LoggerManager
 from quorate_controller.control.config_changes import ConfigManager
 from quorate_controller.control.config_validation import validate_group
 from quorate_controller.control.effective_configs import EffectiveConfigs
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import alter_configs_request as legacy
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from quorate_protocol.records.generated import ClearElrRecord, ConfigRecord
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32

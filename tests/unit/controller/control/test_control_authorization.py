@@ -6,18 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from kio.schema.alter_configs.v2 import request as legacy_configs
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.create_partitions.v3 import request as grow
-from kio.schema.create_topics.v7 import request as create
-from kio.schema.delete_topics.v6 import request as delete
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_configs.v4 import request as describe
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1 import request as configs
 from quorate_controller.control.api import ControlError, RequestContext
 from quorate_controller.security.access import Audited, RestrictedAccess
 from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.kafka.enums import (
     AclOperation,
@@ -27,6 +19,14 @@ from quorate_protocol.kafka.enums import (
     ResourceType,
     operations_of_bits,
 )
+from quorate_protocol.kafka.generated import alter_configs_request as legacy_configs
+from quorate_protocol.kafka.generated import create_partitions_request as grow
+from quorate_protocol.kafka.generated import create_topics_request as create
+from quorate_protocol.kafka.generated import delete_topics_request as delete
+from quorate_protocol.kafka.generated import describe_configs_request as describe
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as configs
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
 
 ALICE = "User:alice"
 TIMEOUT = timedelta(seconds=30)

@@ -3,16 +3,19 @@
 from typing import Any
 
 import pytest
-from kio.schema.alter_configs.v2 import request as legacy
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
+from quorate_controller.control.api import ControlError
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource, ConfigType
+from quorate_protocol.kafka.generated import alter_configs_request as legacy
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from quorate_controller.control.api import ControlError
-from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource, ConfigType
 
 TOPIC, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER_LOGGER
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

@@ -5,10 +5,10 @@ KIP-730).
 from uuid import UUID
 
 import pytest
-from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
-from kio.schema.broker_registration.v4.request import Listener
-from kio.schema.errors import ErrorCode
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from quorate_protocol.kafka.generated.broker_registration_request import Listener
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 from quorate_protocol.records.generated import (
     PartitionChangeRecord,
     ProducerIdsRecord,

@@ -4,10 +4,10 @@ Slices have three partitions here, and brokers seven or more.
 """
 
 import pytest
-from kio.schema.alter_partition.v3 import request as alter
-from kio.schema.errors import ErrorCode
-from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from quorate_controller.control import broker_transitions
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import alter_partition_request as alter
+from quorate_protocol.kafka.generated.unregister_broker_request import UnregisterBrokerRequest
 from quorate_protocol.records.generated import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

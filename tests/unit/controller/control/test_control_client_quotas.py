@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.client_quotas import host_names
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from quorate_protocol.records.generated import ClientQuotaRecord
 from quorate_protocol.records.generated import EntityData as RecordEntity
 

@@ -7,14 +7,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.schema.create_delegation_token.v3.request import CreatableRenewers, CreateDelegationTokenRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
-from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from quorate_controller.control.delegation_tokens import SWEPT_TOKENS_MAX, TIMESTAMP_MS_MAX
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.security import DelegationToken
 from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
+from quorate_protocol.kafka.generated.create_delegation_token_request import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+)
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
+from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
 from quorate_protocol.records.generated import DelegationTokenRecord, RemoveDelegationTokenRecord
 from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 

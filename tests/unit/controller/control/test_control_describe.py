@@ -6,11 +6,14 @@ Values, sources and synonyms of ordinary configs are compared with stock Kafka i
 from uuid import UUID
 
 import pytest
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.describe import ConfigDescriber
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from quorate_protocol.records.generated import ConfigRecord
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

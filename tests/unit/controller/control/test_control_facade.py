@@ -3,13 +3,13 @@
 from random import Random
 
 import pytest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.vote.v2.request import VoteRequest
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlConfig
 from quorate_controller.control.controller import QuorumController
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
+from quorate_protocol.kafka.generated.describe_configs_request import DescribeConfigsRequest
+from quorate_protocol.kafka.generated.vote_request import VoteRequest
 from quorate_protocol.records.generated import NoOpRecord, PartitionChangeRecord
 
 

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_controller.control.api import ControlError, KRaftVersionUpgrade
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_protocol.records.generated import (
     ClearElrRecord,
     ConfigRecord,

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.errors import ErrorCode
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from quorate_protocol.records.generated import BrokerRegistrationChangeRecord, PartitionChangeRecord
 
 

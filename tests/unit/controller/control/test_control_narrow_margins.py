@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from kio.schema.alter_partition_reassignments.v1 import request as reassign_request
-from kio.schema.errors import ErrorCode
 from kit.partition_requests import set_isr
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import alter_partition_reassignments_request as reassign_request
 
 SESSION_MS = 9_000
 

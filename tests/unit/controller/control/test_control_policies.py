@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.alter_configs.v2 import request as alter
-from kio.schema.create_topics.v7 import request as create
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1 import request as incremental
 from quorate_controller.control.policies import (
     NO_POLICIES,
     AlteredConfigs,
@@ -18,7 +14,11 @@ from quorate_controller.control.policies import (
     PolicyViolationError,
 )
 from quorate_controller.process import StartError, load_policies
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.generated import alter_configs_request as alter
+from quorate_protocol.kafka.generated import create_topics_request as create
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as incremental
 
 TIMEOUT = timedelta(seconds=10)
 TOPIC = ConfigResourceType.TOPIC

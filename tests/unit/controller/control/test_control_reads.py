@@ -4,32 +4,35 @@ from typing import Any, Final
 from uuid import UUID
 
 import pytest
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
-from kio.schema.describe_delegation_token.v3.request import (
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-)
-from kio.schema.describe_topic_partitions.v0.request import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
-from kio.schema.describe_user_scram_credentials.v0.request import (
-    DescribeUserScramCredentialsRequest,
-    UserName,
-)
-from kio.schema.errors import ErrorCode
 from kit.authorization import acl_of
 from quorate_controller.control.describe_topics import PARTITIONS_MAX
 from quorate_controller.security.access import RestrictedAccess
 from quorate_controller.security.authorizer import Authorizer
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import (
     SUPPORTED_OPERATIONS,
     AclOperation,
     ResourceType,
     ScramMechanism,
     bits_of_operations,
+)
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_client_quotas_request import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
+from quorate_protocol.kafka.generated.describe_delegation_token_request import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from quorate_protocol.kafka.generated.describe_topic_partitions_request import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
 )
 from quorate_protocol.records.generated import (
     BrokerEndpoint,

@@ -5,14 +5,14 @@ import hmac
 from typing import Any
 
 import pytest
-from kio.schema.alter_user_scram_credentials.v0.request import (
+from quorate_controller.directories.scram import parse_scram_users
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.enums import ScramMechanism
+from quorate_protocol.kafka.generated.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kio.schema.errors import ErrorCode
-from quorate_controller.directories.scram import parse_scram_users
-from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.records.generated import (
     BeginTransactionRecord,
     EndTransactionRecord,

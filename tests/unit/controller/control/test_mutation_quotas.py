@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.control import mutation_quotas
 from quorate_controller.control.api import ControlError, RequestContext
 from quorate_controller.control.mutation_quotas import MutationQuota, MutationQuotas
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData
 

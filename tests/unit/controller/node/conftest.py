@@ -6,8 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1 import request as alter
 from kit.controller_parts import BOOTSTRAP_SERVERS, caller, write_controller_properties
 from kit.led_node import VOTERS, LedNode
 from quorate_controller import commands
@@ -16,6 +14,8 @@ from quorate_controller.control.api import ControlResult
 from quorate_controller.node import ControllerNode, ControlRequest, Effects
 from quorate_controller.node.assembly import open_node
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as alter
 from typer.testing import CliRunner
 
 TOKEN = 5

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kio.schema.alter_partition.v3 import request as alter_partition
-from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
-from kio.schema.errors import ErrorCode
 from kit.led_node import LedNode, creation
 from kit.work.counter import WorkCounter
 from quorate_controller.node.events import Principal
 from quorate_controller.node.request_processor import DECISIONS_MS_MAX
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import alter_partition_request as alter_partition
+from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from quorate_protocol.kafka.generated.describe_configs_request import DescribeConfigsRequest
 
 if TYPE_CHECKING:
     from quorate_controller.node import ControlRequest

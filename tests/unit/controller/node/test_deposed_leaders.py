@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import (
     RECORDS_PER_BATCH_MAX,
     ControlError,
@@ -17,6 +16,7 @@ from quorate_controller.control.api import (
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.storage.controller_storage import ControllerStorage
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.records.generated import TopicRecord
 

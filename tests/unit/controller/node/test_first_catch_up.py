@@ -5,12 +5,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
 from kit.turn_parts import EPOCH, NOW_MS, ScriptedRequest, TurnBench
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node.consistency import NO_LEADER_WAIT_MS
 from quorate_controller.node.events import ControlRequest
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import TopicRecord

@@ -5,8 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.control.describe import TOPICS_PER_STEP
@@ -15,7 +13,12 @@ from quorate_controller.node.events import Requester
 from quorate_controller.node.request_processor import OF_BROKERS, READS, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Resign
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from quorate_protocol.records.generated import ConfigRecord, TopicRecord
 
 NAMES = tuple(f"t{number}" for number in range(3 * TOPICS_PER_STEP * STEPS_PER_SLICE_MAX))

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import LoneQuorum
 from quorate_controller.control.api import ControlConfig, ControlError, ControlResult
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.node.metadata import SHARED_BATCH_SIZE_BYTES_MAX, MetadataState, Waiter
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.records.batch import RECORD_SIZE_BYTES_MAX, decode_batches
 from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord, MetadataRecord

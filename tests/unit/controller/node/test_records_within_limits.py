@@ -6,15 +6,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.broker_registration.v4 import request as broker
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1 import request as alter
 from quorate_controller.config import ControllerConfig
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node.assembly import open_node
 from quorate_controller.storage.os_filesystem import OsFileSystem
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.image.snapshot import read_checkpoint, write_checkpoint
+from quorate_protocol.kafka.generated import broker_registration_request as broker
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as alter
 from quorate_protocol.records.batch import BATCH_SIZE_BYTES_MAX, RECORD_SIZE_BYTES_MAX, scan_batches
 from quorate_protocol.records.generated import ConfigRecord, DelegationTokenRecord, MetadataRecord
 from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.config.endpoints import ListenerAddress
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.node.own_requests import (
@@ -16,6 +15,7 @@ from quorate_controller.node.own_requests import (
     ControllerIdentity,
     RegistrationKeeper,
 )
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import ControllerRegistration, Listener, VersionRange
 from quorate_protocol.kafka.enums import SecurityProtocol
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from kio.schema.errors import ErrorCode
 from kit.led_node import LedNode, creation
 from quorate_controller.node.events import NotAwaited
 from quorate_controller.server.error_responses import not_awaited
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.node.snapshot_turns import (
@@ -18,6 +17,7 @@ from quorate_controller.node.snapshot_turns import (
     HeartbeatKeeper,
     SnapshotTurns,
 )
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import (
     ControllerHeartbeatRequest,
     SnapshotState,

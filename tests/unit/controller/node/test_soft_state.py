@@ -11,9 +11,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kio.schema.alter_partition.v3.request import AlterPartitionRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
 from kit.led_node import PEERS, LedNode, creation, directory_of, level_of
 from kit.soft_state.attributes import Attribute, attributes
 from kit.soft_state.page import PAGE, rendered
@@ -25,6 +22,12 @@ from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.raft.messages import Role, Tick
 from quorate_controller.raft.roles.leader import Leader
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.alter_partition_request import AlterPartitionRequest
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 
 if TYPE_CHECKING:
     from quorate_controller.node import ControllerNode

@@ -10,8 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import caller
 from kit.turn_parts import EPOCH, NODE_ID, NOW_MS, ScriptedNodeRequest, ScriptedRequest, TurnBench
 from quorate_controller.control.api import ControlError, ControlResult
@@ -37,6 +35,8 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import SnapshotId
 from quorate_controller.storage.errors import StorageError
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.records.framing import encode_record
 from quorate_protocol.records.generated import NoOpRecord, TopicRecord

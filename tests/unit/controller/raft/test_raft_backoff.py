@@ -3,7 +3,6 @@
 from random import Random
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.effects import Effects
 from quorate_controller.raft.messages import (
     Destination,
@@ -16,6 +15,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.raft.peers import BACKOFF_JITTER, BACKOFF_MS_MAX, Peers
+from quorate_protocol.errors import ErrorCode
 
 MINUTE_MS = 60_000
 REQUESTS_PER_MINUTE_MAX = 120

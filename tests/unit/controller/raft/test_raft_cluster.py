@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     ApiVersionsProbe,
@@ -48,6 +47,7 @@ from quorate_controller.raft.startup import (
     VotersAt,
 )
 from quorate_controller.raft.voters import VoterSet
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.records.batch import build_batch, scan_batches
 
 FAULTS_MS = 30_000

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     ConnectionLost,
@@ -19,6 +18,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import EPOCH_MAX
 from quorate_controller.raft.startup import HardState
+from quorate_protocol.errors import ErrorCode
 
 
 def begin_epoch(lab, *, leader: int, epoch: int, voter: int = 1) -> BeginQuorumEpochRequest:

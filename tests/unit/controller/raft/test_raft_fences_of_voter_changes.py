@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     FetchResponse,
@@ -16,6 +15,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import SnapshotId, VersionRange
 from quorate_controller.raft.startup import EpochStart, HardState, KRaftVersionAt, LogState, VotersAt
+from quorate_protocol.errors import ErrorCode
 
 END_OFFSET = 200
 VOTER_CHANGES = (0, 60, 61, 99, 100, 101, 150)

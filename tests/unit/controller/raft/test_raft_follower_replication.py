@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -16,6 +15,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import Endpoint, OffsetAndEpoch
 from quorate_controller.raft.startup import HardState, LogState
+from quorate_protocol.errors import ErrorCode
 
 
 def fetch_response(**changes: object) -> FetchResponse:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     FailureReason,
@@ -16,7 +15,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import Endpoint, ReplicaKey, VersionRange
 from quorate_controller.raft.startup import HardState, LogState
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.control import KRaftVersionRecord, VotersRecord, decode_control
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.handlers.common import UNKNOWN_EPOCH_STEP_MAX
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
@@ -19,6 +18,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey
 from quorate_controller.raft.startup import HardState
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.control import LeaderChangeMessage, decode_control
 

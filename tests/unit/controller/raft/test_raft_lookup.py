@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     FailureReason,
@@ -18,6 +17,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import Endpoint
 from quorate_controller.raft.startup import BootstrapServer
+from quorate_protocol.errors import ErrorCode
 
 SERVERS = tuple(BootstrapServer(host=f"new{node_id}", port=9000) for node_id in (1, 2, 3))
 

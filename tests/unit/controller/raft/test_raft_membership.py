@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -28,6 +27,7 @@ from quorate_controller.raft.model import (
 )
 from quorate_controller.raft.startup import KRaftVersionAt, VotersAt
 from quorate_controller.raft.voters import VoterSet
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.records.batch import decode_batches
 from quorate_protocol.records.control import VotersRecord, decode_control, encode_control_batch
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     Persisted,
     Propose,
@@ -17,6 +16,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.progress import CAUGHT_UP_FETCH_AGE_MS_MAX, Progress
 from quorate_controller.raft.startup import HardState
+from quorate_protocol.errors import ErrorCode
 
 ONE_SECOND_MS = 1_000
 NOW_MS = 10_000_000

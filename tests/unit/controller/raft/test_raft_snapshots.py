@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     FetchRequest,
     FetchResponse,
@@ -19,6 +18,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 from quorate_controller.raft.startup import EpochStart, LogState
+from quorate_protocol.errors import ErrorCode
 
 SNAPSHOT = SnapshotId(offset=8, epoch=1)
 

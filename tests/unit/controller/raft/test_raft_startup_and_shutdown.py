@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     ConnectionLost,
@@ -19,6 +18,7 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import RaftSafetyError, ReplicaKey
 from quorate_controller.raft.node import REDIRECT_MS
 from quorate_controller.raft.startup import HardState
+from quorate_protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize(

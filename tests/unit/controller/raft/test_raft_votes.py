@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft.messages import (
     EndQuorumEpochRequest,
     FailureReason,
@@ -13,6 +12,7 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import EPOCH_MAX, ReplicaKey
 from quorate_controller.raft.startup import HardState
+from quorate_protocol.errors import ErrorCode
 
 
 def vote(lab, **changes: object) -> VoteRequest:

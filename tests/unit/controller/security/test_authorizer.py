@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.security.authorizer import KNOWN_MAX, AclsOfPattern, Action, Authorizer
-from quorate_protocol.errors import ProtocolError
+from quorate_protocol.errors import ErrorCode, ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.security import AccessControlEntry
 from quorate_protocol.image.state import Provenance

@@ -4,14 +4,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
-from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
-from kio.schema.errors import ErrorCode
 from quorate_controller.node.port import FinalizedFeatures
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import CONTROLLER_READ_APIS, SERVED_APIS, ExtensionKey
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
 from quorate_protocol.kafka.extensions.controller_heartbeat_response import ControllerHeartbeatResponse
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
+from quorate_protocol.kafka.generated.describe_user_scram_credentials_response import (
+    DescribeUserScramCredentialsResponse,
+)
 from quorate_protocol.wire.versions import (
     CONTROLLER_SOFTWARE_NAME,
     READER_SOFTWARE_NAME,

@@ -5,11 +5,6 @@ import logging
 from typing import Any
 
 import pytest
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
-from kio.schema.errors import ErrorCode
 from kit.authorization import (
     ALL,
     ANONYMOUS,
@@ -26,6 +21,7 @@ from quorate_controller.security.authorizer import CLUSTER_NAME, Authorizer
 from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN, Authorization
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.structured_logs import RESOURCES_MAX, configure_logs
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import (
     APIS,
     CONTROLLER_READ_APIS,
@@ -35,10 +31,17 @@ from quorate_protocol.kafka.apis import (
     find_api,
 )
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, ResourceType
+from quorate_protocol.kafka.generated.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+)
+from quorate_protocol.kafka.generated.create_acls_request import AclCreation, CreateAclsRequest
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
 from quorate_protocol.wire.client import encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 
 def test_each_served_api_has_its_rule() -> None:

@@ -8,18 +8,16 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import kio.schema.create_acls.v3.request as create_acls
-import kio.schema.create_acls.v3.response as created_acls
-import kio.schema.create_topics.v7.request as create
-import kio.schema.create_topics.v7.response as created
-import kio.schema.describe_configs.v4.request as describe_configs
-import kio.schema.describe_configs.v4.response as described_configs
-import kio.schema.describe_quorum.v2.request as describe_quorum
-import kio.schema.fetch.v18.request as fetch
-import kio.schema.vote.v2.request as vote
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+import quorate_protocol.kafka.generated.create_acls_request as create_acls
+import quorate_protocol.kafka.generated.create_acls_response as created_acls
+import quorate_protocol.kafka.generated.create_topics_request as create
+import quorate_protocol.kafka.generated.create_topics_response as created
+import quorate_protocol.kafka.generated.describe_configs_request as describe_configs
+import quorate_protocol.kafka.generated.describe_configs_response as described_configs
+import quorate_protocol.kafka.generated.describe_quorum_request as describe_quorum
+import quorate_protocol.kafka.generated.fetch_request as fetch
+import quorate_protocol.kafka.generated.vote_request as vote
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import NotAwaited, ResponseWithData
@@ -27,8 +25,10 @@ from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
 from quorate_controller.server.response_frames import encode_response_frame
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.server import serialize_response
 from quorate_protocol.wire.versions import (

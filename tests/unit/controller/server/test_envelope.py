@@ -5,14 +5,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import kio.schema.create_topics.v7.request as create
-import kio.schema.create_topics.v7.response as created
-import kio.schema.describe_quorum.v2.request as describe_quorum
 import pytest
-from kio.schema.default_principal_data.v0 import DefaultPrincipalData
-from kio.schema.envelope.v0.request import EnvelopeRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+import quorate_protocol.kafka.generated.create_topics_request as create
+import quorate_protocol.kafka.generated.create_topics_response as created
+import quorate_protocol.kafka.generated.describe_quorum_request as describe_quorum
 from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import ResponseWithData
@@ -21,14 +17,16 @@ from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server.connection_memory import ELEMENTS_MAX
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.dispatch import PARSED_BYTES_MAX
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
+from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
+from quorate_protocol.kafka.generated.remove_raft_voter_request import RemoveRaftVoterRequest
 from quorate_protocol.kafka.generated.unregister_controller_request import UnregisterControllerRequest
 from quorate_protocol.wire.client import ClientConnection, encode_request
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.headers import read_response_header
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX
-from quorate_protocol.wire.writing import encode
 
 CREATE_TOPICS = create.CreateTopicsRequest(
     topics=(
@@ -139,7 +137,9 @@ async def test_the_forwarding_broker_is_known_by_its_client_id(
 async def test_unregister_controller_may_be_forwarded(rig: Any, is_active: bool) -> None:
     """Brokers of 4.4 pass UnregisterController on (KIP-1312)."""
     rig.node.is_active = is_active
-    rig.node.decide = lambda _request, _caller: ControlError(CONTROLLER_ID_NOT_REGISTERED, "no such id")
+    rig.node.decide = lambda _request, _caller: ControlError(
+        ErrorCode.controller_id_not_registered, "no such id"
+    )
     await rig.listen()
     broker = await rig.connect()
     response = await broker.ask(envelope(UnregisterControllerRequest(controller_id=3003), 0), 0)

@@ -4,14 +4,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
-from kio.schema.alter_partition_reassignments.v1.response import AlterPartitionReassignmentsResponse
-from kio.schema.errors import ErrorCode
 from quorate_controller.server.error_responses import error_response
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import CONTROLLER_APIS
+from quorate_protocol.kafka.generated.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+)
+from quorate_protocol.kafka.generated.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+)
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 KAFKA_TEXT = "This is not the correct controller for this cluster."
 

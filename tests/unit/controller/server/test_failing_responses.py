@@ -7,16 +7,16 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import kio.schema.create_topics.v7.request as create
-import kio.schema.create_topics.v7.response as created
 import pytest
-from kio.schema.errors import ErrorCode
+import quorate_protocol.kafka.generated.create_topics_request as create
+import quorate_protocol.kafka.generated.create_topics_response as created
 from kit.controller_parts import heartbeat, heartbeat_response
 from quorate_controller.control.api import ControlError
 from quorate_controller.server import call as call_module
 from quorate_controller.server.call import Call
 from quorate_controller.server.connection import Exchange
 from quorate_controller.server.counters import Limit
+from quorate_protocol.errors import ErrorCode
 
 HEARTBEAT, ANSWER = heartbeat(), heartbeat_response()
 

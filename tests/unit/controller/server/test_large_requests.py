@@ -7,15 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.alter_partition.v3.request import TopicData
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kit.authorization import SAMPLES, authorizer_with
 from kit.controller_parts import heartbeat, heartbeat_response
 from quorate_controller.control.api import ControlError
@@ -27,12 +18,24 @@ from quorate_controller.server.dispatch import (
     PARSED_AT_ONCE_BYTES_MAX,
     PARSED_BYTES_MAX,
 )
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey
+from quorate_protocol.kafka.generated.alter_partition_request import TopicData
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from quorate_protocol.kafka.generated.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from quorate_protocol.wire.codec import encode, write_unsigned_varint
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import encode_request_header
 from quorate_protocol.wire.server import parse_request
-from quorate_protocol.wire.writing import encode, write_unsigned_varint
 
 LARGE = DescribeConfigsRequest(
     resources=tuple(

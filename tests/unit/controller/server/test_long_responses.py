@@ -6,14 +6,13 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-import kio.schema.create_acls.v3.request as create_acls
-import kio.schema.delete_acls.v3.response as deleted_acls
-import kio.schema.describe_acls.v3.response as acls
-import kio.schema.describe_configs.v4.request as describe
-import kio.schema.describe_configs.v4.response as configs
-import kio.schema.list_partition_reassignments.v0.response as reassignments
 import pytest
-from kio.schema.errors import ErrorCode
+import quorate_protocol.kafka.generated.create_acls_request as create_acls
+import quorate_protocol.kafka.generated.delete_acls_response as deleted_acls
+import quorate_protocol.kafka.generated.describe_acls_response as acls
+import quorate_protocol.kafka.generated.describe_configs_request as describe
+import quorate_protocol.kafka.generated.describe_configs_response as configs
+import quorate_protocol.kafka.generated.list_partition_reassignments_response as reassignments
 from kit.controller_parts import heartbeat, heartbeat_response
 from kit.waiting import turn_until
 from quorate_controller import scheduler
@@ -25,6 +24,7 @@ from quorate_controller.server.response_frames import (
     long_arrays,
     response_frame_steps,
 )
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import SERVED_APIS, ApiKey, find_api
 
 from tests.property.test_codec_functions import entity_of, outcome

@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 from quorate_controller.config import ControllerConfig, parse_config
 from quorate_controller.node.measurements import LatencyHistogram
@@ -21,6 +20,7 @@ from quorate_controller.server.http import readiness
 from quorate_controller.server.metrics import MetricsPage, Usage
 from quorate_controller.server.server import ControllerServer, listener_limits
 from quorate_protocol.bounded_http.places import DEFAULT_BOUNDS, HttpLimit
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.codec.native import CODEC

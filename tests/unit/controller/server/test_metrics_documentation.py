@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kio.schema.errors import ErrorCode
 from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.metrics import MetricsPage, ServedCertificate, Usage
+from quorate_protocol.errors import ErrorCode
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "metrics.md"
 CREATE_TOPICS = 19

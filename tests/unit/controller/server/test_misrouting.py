@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey
 from quorate_controller.server.misrouting import (
@@ -19,6 +18,7 @@ from quorate_controller.server.misrouting import (
     of_response,
     verdict,
 )
+from quorate_protocol.errors import ErrorCode
 
 OURS, OTHER = 1, 2
 SENDER = ReplicaKey(node_id=3, directory_id=UUID(int=3))

@@ -6,9 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
-from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
-from kio.schema.errors import ErrorCode
 from kit.peer_connections import FETCH, VOTE_GRANTED, FakePeer, PeerBench, vote
 from kit.waiting import turn_until
 from quorate_controller.raft import messages as m
@@ -16,6 +13,15 @@ from quorate_controller.raft.messages import FailureReason, RequestFailed, Respo
 from quorate_controller.raft.model import VersionRange
 from quorate_controller.server import peers
 from quorate_controller.server.raft_wire import response_to_wire
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated.describe_cluster_response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+from quorate_protocol.kafka.generated.describe_configs_response import (
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,6 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
-from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
-from kio.schema.errors import ErrorCode
 from kit.peer_connections import FETCH, VOTE_GRANTED, FakePeer, PeerBench, vote
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.node.events import OwnRequest
@@ -14,9 +11,11 @@ from quorate_controller.raft import messages as m
 from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import ReplicaKey, VersionRange
 from quorate_controller.server.raft_wire import response_to_wire
-from quorate_protocol.errors import UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, UnsupportedVersion
 from quorate_protocol.kafka.apis import CONTROLLER_APIS
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import ControllerHeartbeatRequest
+from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest
+from quorate_protocol.kafka.generated.controller_registration_response import ControllerRegistrationResponse
 
 UPDATE_VOTER = m.UpdateRaftVoterRequest(
     cluster_id="c",

@@ -4,16 +4,13 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import kio.schema.describe_quorum.v2.request as describe
-import kio.schema.fetch.v18.request as fetch
-import kio.schema.fetch.v18.response as fetch_response
-import kio.schema.fetch_snapshot.v1.request as fetch_snapshot
-import kio.schema.vote.v2.request as vote
-import kio.schema.vote.v2.response as vote_response
 import pytest
+import quorate_protocol.kafka.generated.describe_quorum_request as describe
+import quorate_protocol.kafka.generated.fetch_request as fetch
+import quorate_protocol.kafka.generated.fetch_snapshot_request as fetch_snapshot
+import quorate_protocol.kafka.generated.vote_request as vote
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 from quorate_controller.raft import messages as m
 from quorate_controller.raft.model import Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
 from quorate_controller.server.raft_wire import (
@@ -24,11 +21,12 @@ from quorate_controller.server.raft_wire import (
     response_from_wire,
     response_to_wire,
 )
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS, api_of
+from quorate_protocol.kafka.generated import fetch_response, vote_response
 from quorate_protocol.kafka.generated.api_versions_response import SupportedFeatureKey
+from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.convert import convert
-from quorate_protocol.wire.reading import decode
-from quorate_protocol.wire.writing import encode
 
 METADATA_ID = UUID(int=1)
 DIRECTORY = UUID(int=0xD1)

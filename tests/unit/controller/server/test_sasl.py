@@ -10,9 +10,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.controller_parts import heartbeat, heartbeat_response
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.config.listener_sasl import ListenerSasl, Login
@@ -24,9 +21,12 @@ from quorate_controller.server import listener, peer_lane, sasl
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.sasl import SaslGate
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.enums import ScramMechanism
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.sasl_authenticate_request import SaslAuthenticateRequest
+from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 from quorate_protocol.security.dialogues import BearerDialogue
 from quorate_protocol.security.scram import ScramClient
 from quorate_protocol.wire.frames import encode_frame

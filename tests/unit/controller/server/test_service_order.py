@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kit.controller_parts import heartbeat
 from quorate_controller.server.connection import REQUESTS_AT_ONCE
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import encode_frame
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from kio.schema.errors import ErrorCode
 from quorate_controller.node.events import ResponseWithData
 from quorate_controller.raft.messages import FetchResponse, LeaderEndpoint, RaftResponse, VoteResponse
 from quorate_controller.raft.model import OffsetAndEpoch
 from quorate_controller.server import response_frames
 from quorate_controller.server.raft_wire import response_to_wire
 from quorate_controller.server.response_frames import SHARED_BYTES_MAX, SharedFrames, encode_response_frame
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey, find_api
 from quorate_protocol.wire.server import Request
 

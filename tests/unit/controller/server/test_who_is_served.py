@@ -9,18 +9,6 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import pytest
-from kio.schema.alter_configs.v2 import request as alter_configs
-from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
-from kio.schema.create_partitions.v3 import request as create_partitions
-from kio.schema.create_topics.v7 import request as create_topics
-from kio.schema.delete_topics.v6 import request as delete_topics
-from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_configs.v4 import request as describe_configs
-from kio.schema.describe_topic_partitions.v0 import request as describe_topics
-from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1 import request as incremental_alter_configs
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kit.authorization import (
     ALL,
     ANONYMOUS,
@@ -40,6 +28,7 @@ from quorate_controller.node.credentials import ImageCredentials
 from quorate_controller.node.events import Caller
 from quorate_controller.server.authorization import BY_HANDLER, ON_CLUSTER, OPEN
 from quorate_controller.server.sasl import SaslGate
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.kafka.apis import (
     CONTROLLER_READ_APIS,
@@ -49,6 +38,17 @@ from quorate_protocol.kafka.apis import (
     find_api,
 )
 from quorate_protocol.kafka.enums import AclOperation, ConfigResourceType, ResourceType
+from quorate_protocol.kafka.generated import alter_configs_request as alter_configs
+from quorate_protocol.kafka.generated import create_partitions_request as create_partitions
+from quorate_protocol.kafka.generated import create_topics_request as create_topics
+from quorate_protocol.kafka.generated import delete_topics_request as delete_topics
+from quorate_protocol.kafka.generated import describe_configs_request as describe_configs
+from quorate_protocol.kafka.generated import describe_topic_partitions_request as describe_topics
+from quorate_protocol.kafka.generated import incremental_alter_configs_request as incremental_alter_configs
+from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
+from quorate_protocol.kafka.generated.sasl_authenticate_request import SaslAuthenticateRequest
+from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
 from quorate_protocol.records.generated import FeatureLevelRecord, TopicRecord
 
 TIMEOUT: Final = timedelta(seconds=30)

@@ -16,7 +16,7 @@ from quorate_protocol.bounded_http.server import HttpServer
 
 HOST = "127.0.0.1"
 PAGE_BYTES = 64 * 1024 * 1024
-"""More than the kernel keeps of a connection that nobody reads."""
+"""More than the kernel keeps of a connection whose peer does not read."""
 REQUEST = b"GET /page HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 Start = Callable[..., Awaitable[HttpServer]]
@@ -165,7 +165,6 @@ async def test_a_response_is_read_in_time_or_never(start: Start, seen: Seen) -> 
 
 
 async def test_half_requests_keep_nobody_out(start: Start, seen: Seen) -> None:
-    """Strangers hold a bounded number of connections, and newcomers get in."""
     server = await start(connections_max=8, connections_of_address_max=4)
     writers = [(await connect(server, b"GET /p", f"127.0.1.{number % 9}"))[1] for number in range(30)]
     assert await page_of(server) == (200, "page")

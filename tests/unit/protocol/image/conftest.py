@@ -1,4 +1,4 @@
-"""A small log in memory, and shorthands for records whose every field the schema wants spelled out."""
+"""A small log in memory, and shorthands for records, whose schema requires every field."""
 
 from uuid import UUID
 

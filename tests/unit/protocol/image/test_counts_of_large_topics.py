@@ -7,7 +7,6 @@ from quorate_protocol.records import generated as records
 
 
 def test_the_counts_of_a_deleted_topic_are_forgotten(log: Any, make: Any) -> None:
-    """A cluster that creates and deletes large topics all day needs no more memory."""
     partitions = [make.partition(1, number, (7,)) for number in range(COUNTED_PARTITIONS_MIN + 1)]
     log.append(make.topic(1), *partitions)
     log.append(make.change(1, 0, replicas=(8,)))

@@ -14,7 +14,6 @@ def contents(image: ImageState) -> list[Any]:
 
 
 def test_revert_undoes_what_is_not_committed(log: Any, make: Any) -> None:
-    """A leader that is deposed forgets exactly its uncommitted batches."""
     log.append(make.topic(1), make.partition(1, 0), make.config("a", "1"))
     log.commit()
     before = contents(log.image)
@@ -84,7 +83,6 @@ def test_control_records_leave_gaps(log: Any, make: Any) -> None:
 
 
 def test_committed_copy_stays_while_the_image_goes_on(log: Any, make: Any) -> None:
-    """A snapshot being written sees one state."""
     log.append(make.feature(), make.topic(1), make.partition(1, 0), make.topic(2), make.partition(2, 0))
     log.commit()
     expected = contents(log.image)
@@ -100,7 +98,6 @@ def test_committed_copy_stays_while_the_image_goes_on(log: Any, make: Any) -> No
 
 
 def test_committed_copy_leaves_the_image_alone(log: Any, make: Any) -> None:
-    """Undoing on the copy does not reach live topics or indexes."""
     log.append(make.topic(1), make.partition(1, 0))
     log.commit()
     log.append(make.change(1, 0, replicas=(4, 5)), make.partition(1, 1))
@@ -112,7 +109,6 @@ def test_committed_copy_leaves_the_image_alone(log: Any, make: Any) -> None:
 
 
 def test_restore_replaces_everything(log: Any, make: Any) -> None:
-    """A fetched snapshot takes the place of all state, and the log goes on behind it."""
     log.append(make.topic(1), make.partition(1, 0), make.acl(1))
     log.image.restore(
         [make.feature(), make.topic(2), make.partition(2, 0, (7,))],

@@ -28,7 +28,7 @@ def test_bytes_per_partition(make: Any) -> None:
                 replicas[number % len(replicas)],
                 leader_epoch=3,
                 partition_epoch=9,
-                directories=tuple(directories[one] for one in replicas[number % len(replicas)]),
+                directories=tuple(directories[broker_id] for broker_id in replicas[number % len(replicas)]),
             )
         )
         for number in range(4000)

@@ -31,7 +31,6 @@ def test_key_fields_exist_and_hold_no_secrets() -> None:
 
 
 def test_features(log: Any, make: Any) -> None:
-    """Levels are set, raised, and dropped at 0; kraft.version is raft's."""
     assert log.image.metadata_version == 0
     log.append(make.feature(level=30), make.feature("group.version", 1), make.feature("kraft.version", 1))
     assert log.image.metadata_version == 30
@@ -41,7 +40,6 @@ def test_features(log: Any, make: Any) -> None:
 
 
 def test_broker_life(log: Any, make: Any) -> None:
-    """Registration, fencing old and new, shutdown, re-registration, removal."""
     image = log.image
     log.append(make.broker(1, epoch=7))
     assert image.cluster.brokers[1].fenced
@@ -61,7 +59,6 @@ def test_broker_life(log: Any, make: Any) -> None:
 
 
 def test_controllers(log: Any, make: Any) -> None:
-    """Controllers register, again with other data, and are unregistered by record 29."""
     log.append(make.controller(3000))
     log.append(make.controller(3000, incarnation_id=UUID(int=5)))
     assert log.image.cluster.controllers[3000].incarnation_id == UUID(int=5)
@@ -71,7 +68,6 @@ def test_controllers(log: Any, make: Any) -> None:
 
 
 def test_topics_and_partitions(log: Any, make: Any) -> None:
-    """Topics by id and by name, partitions changed in place, removal with configs."""
     image = log.image
     log.append(make.topic(1), make.config("retention.ms", "1"), make.partition(1, 0), make.partition(1, 1))
     topic = image.topics.by_name["topic-1"]
@@ -102,7 +98,6 @@ def test_equal_replica_lists_are_one_object(log: Any, make: Any) -> None:
 
 @pytest.mark.parametrize("topic_name", ["topic-1", ""])
 def test_clear_elr(log: Any, make: Any, topic_name: str) -> None:
-    """ELRs of one topic or of all are emptied, with a new partition epoch."""
     for number in (1, 2):
         log.append(
             make.topic(number),
@@ -120,7 +115,6 @@ def test_clear_elr(log: Any, make: Any, topic_name: str) -> None:
 
 
 def test_configs_and_quotas(log: Any, make: Any) -> None:
-    """Values are set, replaced, removed; a resource or entity without any is gone."""
     image = log.image
     log.append(make.config("a", "1"), make.config("b", "2"), make.config("a", "3"))
     assert image.configs == {(2, "topic-1"): {"a": "3", "b": "2"}}

@@ -125,7 +125,6 @@ def test_image_without_metadata_version_is_unwritable(log: Any) -> None:
 
 
 def test_structure_of_a_checkpoint(image: MetadataImage) -> None:
-    """Header, version, voters; records; footer; offsets from 0; one epoch."""
     chunks = list(write_checkpoint(image, now_ms=99, kraft_version=1, voters=VOTERS))
     batches = [next(decode_batches(chunk)) for chunk in chunks]
     assert [batch.is_control for batch in batches] == [True, False, True]
@@ -147,7 +146,6 @@ def test_checkpoint_at_kraft_version_0_has_only_a_header(image: MetadataImage) -
 
 @pytest.mark.parametrize("size", [1, 7, 61, 4096, 1 << 20])
 def test_checkpoint_round_trip(image: MetadataImage, size: int) -> None:
-    """The image comes back, however its bytes are cut."""
     data = b"".join(write_checkpoint(image, now_ms=1, kraft_version=1, voters=VOTERS))
     checkpoint = read_checkpoint(data[at : at + size] for at in range(0, len(data), size))
     assert checkpoint.kraft_version == 1
@@ -188,7 +186,6 @@ def test_a_writer_can_pause_within_a_batch(make: Any) -> None:
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
-    """No batch has too many records or bytes; a larger record is refused."""
     configs = [make.config(f"{number:04}", "v") for number in range(2500)]
     chunks = write_records(configs, metadata_version=30, now_ms=1)
     sizes = [len(batch.records) for chunk in chunks for batch in decode_batches(chunk)]

@@ -27,7 +27,6 @@ def change(**fields: Any) -> BrokerRegistrationChangeRecord:
 
 
 def test_broker_from_record(make: Any) -> None:
-    """Listeners and features by name, directories in Kafka's order."""
     broker = BrokerRegistration.from_record(make.broker(1, epoch=7, log_dirs=(HIGH, LOW, NEGATIVE)))
     assert broker.listeners == {"PLAIN": Listener("PLAIN", "localhost", 9092, SecurityProtocol.PLAINTEXT)}
     assert broker.supported_features == {"metadata.version": VersionRange(7, 30)}
@@ -82,8 +81,8 @@ def test_broker_changes(make: Any) -> None:
 def test_online_directories(make: Any) -> None:
     broker = BrokerRegistration.from_record(make.broker(1, log_dirs=(LOW,)))
     assert [
-        broker.has_online_directory(one)
-        for one in (LOW, HIGH, LOST_DIRECTORY, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+        broker.has_online_directory(directory)
+        for directory in (LOW, HIGH, LOST_DIRECTORY, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
     ] == [True, False, False, True, True]
     without = BrokerRegistration.from_record(make.broker(1))
     assert without.has_online_directory(HIGH)
@@ -101,7 +100,6 @@ def test_online_directories(make: Any) -> None:
     ],
 )
 def test_uncordoned_directory(make: Any, log_dirs: Any, cordoned: Any, expected: bool) -> None:
-    """Whether a broker takes new replicas."""
     record = make.broker(1, log_dirs=log_dirs, cordoned_log_dirs=cordoned)
     assert BrokerRegistration.from_record(record).has_uncordoned_directory is expected
 

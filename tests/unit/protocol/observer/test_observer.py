@@ -4,12 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.fetch.v18 import response as fetch
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.fetch_snapshot.v1 import response as snapshots
-from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import find_api
+from quorate_protocol.kafka.generated import fetch_response as fetch
+from quorate_protocol.kafka.generated import fetch_snapshot_response as snapshots
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.fetch_snapshot_request import FetchSnapshotRequest
 from quorate_protocol.kafka.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.observer import (
     BEGINNING,
@@ -28,7 +28,7 @@ from quorate_protocol.observer import (
     SnapshotLoaded,
     Truncated,
 )
-from quorate_protocol.observer.fetched import Fetched
+from quorate_protocol.observer.observer import PendingBatches
 from quorate_protocol.records.batch import build_batch
 from quorate_protocol.wire.client import encode_request
 
@@ -42,7 +42,7 @@ def batch(base: int, count: int, epoch: int = EPOCH) -> bytes:
     return build_batch([b"value"] * count, base, epoch, 0)
 
 
-def answer(
+def response(
     error: ErrorCode = ErrorCode.none,
     *,
     leader: int = LEADER,
@@ -116,7 +116,7 @@ def observer() -> Observer:
     """An observer that follows the leader at A from offset 10 on."""
     observer = Observer((A, B, C), ObserverConfig(), Position(10, EPOCH))
     observer.next_ask(0)
-    observer.receive(answer())
+    observer.receive(response())
     return observer
 
 
@@ -138,10 +138,9 @@ def test_requests_fit_into_the_versions_that_controllers_have(version: int, obse
 
 
 def test_it_goes_where_it_is_sent_without_delay_once() -> None:
-    """The leader is found fast, and nobody is asked without pause."""
     observer = Observer((A, B), ObserverConfig(retry_backoff_ms=100, retry_backoff_max_ms=300))
     observer.next_ask(0)
-    events = observer.receive(answer(ErrorCode.fenced_leader_epoch, endpoint=C))
+    events = observer.receive(response(ErrorCode.fenced_leader_epoch, endpoint=C))
     assert events == (LeaderChanged(leader_id=LEADER, epoch=EPOCH, endpoint=C),)
     ask = observer.next_ask(0)
     assert (ask.endpoint, ask.delay_ms) == (C, 0)
@@ -149,7 +148,9 @@ def test_it_goes_where_it_is_sent_without_delay_once() -> None:
     # The one that was named sends us to itself: it was the leader, or will be.
     for delay_ms in (100, 200, 300, 300):
         assert (
-            observer.receive(answer(ErrorCode.not_leader_or_follower, endpoint=observer.next_ask(0).endpoint))
+            observer.receive(
+                response(ErrorCode.not_leader_or_follower, endpoint=observer.next_ask(0).endpoint)
+            )
             == ()
         )
         assert observer.next_ask(0).delay_ms == delay_ms
@@ -162,10 +163,10 @@ def test_without_an_endpoint_all_addresses_are_asked_in_turn() -> None:
     asked = []
     for _ in range(4):
         asked.append(observer.next_ask(0).endpoint)
-        observer.receive(answer(ErrorCode.not_leader_or_follower, endpoint=None))
+        observer.receive(response(ErrorCode.not_leader_or_follower, endpoint=None))
     assert asked == [A, B, C, A]
     observer.next_ask(0)
-    observer.receive(answer(endpoint=None, high_watermark=0))  # B leads
+    observer.receive(response(endpoint=None, high_watermark=0))  # B leads
     assert observer.next_ask(0).endpoint == B
     assert observer.is_caught_up
 
@@ -175,21 +176,20 @@ def test_a_lost_connection_leads_to_the_next_address(observer: Observer) -> None
     ask = observer.next_ask(0)
     assert (ask.endpoint, ask.delay_ms) == (B, 100)
     assert observer.last_failure == "a:9093: connection refused"
-    observer.receive(answer(high_watermark=0))
+    observer.receive(response(high_watermark=0))
     assert observer.last_failure is None
 
 
 @pytest.mark.parametrize(
     "stale",
     [
-        answer(epoch=EPOCH - 1, records=batch(10, 1), high_watermark=11),
-        answer(ErrorCode.unknown_leader_epoch, epoch=EPOCH - 1),
-        answer(leader=LEADER + 1, records=batch(10, 1), high_watermark=11),
+        response(epoch=EPOCH - 1, records=batch(10, 1), high_watermark=11),
+        response(ErrorCode.unknown_leader_epoch, epoch=EPOCH - 1),
+        response(leader=LEADER + 1, records=batch(10, 1), high_watermark=11),
     ],
     ids=["earlier epoch", "unknown epoch", "two leaders in an epoch"],
 )
 def test_answers_of_the_past_are_not_believed(observer: Observer, stale: Any) -> None:
-    """A node that lags behind can't lead us back."""
     observer.next_ask(0)
     assert observer.receive(stale) == ()
     assert observer.position.offset == 10
@@ -213,7 +213,7 @@ def test_a_refusal_is_final(observer: Observer, error: ErrorCode) -> None:
 
 def test_a_passing_error_is_not_final(observer: Observer) -> None:
     observer.next_ask(0)
-    assert observer.receive(answer(ErrorCode.broker_not_available)) == ()
+    assert observer.receive(response(ErrorCode.broker_not_available)) == ()
     assert observer.next_ask(0).endpoint == B
     assert observer.receive(refused(ErrorCode.unknown_server_error)) == ()
     assert (
@@ -226,26 +226,26 @@ def test_a_passing_error_is_not_final(observer: Observer) -> None:
 def test_records_wait_for_the_high_watermark(observer: Observer) -> None:
     observer.next_ask(0)
     data = batch(10, 2) + batch(12, 1) + batch(13, 3)
-    (event,) = observer.receive(answer(records=data, high_watermark=12))
+    (event,) = observer.receive(response(records=data, high_watermark=12))
     assert isinstance(event, Committed)
-    assert [one.base_offset for one in event.batches] == [10]
+    assert [batch.base_offset for batch in event.batches] == [10]
     assert observer.position == event.position == (12, EPOCH)
     assert observer.is_caught_up
     ask = observer.next_ask(0)
     assert ask.request.topics[0].partitions[0].fetch_offset == 16
     assert ask.request.topics[0].partitions[0].high_watermark == 12
-    (event,) = observer.receive(answer(high_watermark=16))
-    assert [one.base_offset for one in event.batches] == [12, 13]
+    (event,) = observer.receive(response(high_watermark=16))
+    assert [batch.base_offset for batch in event.batches] == [12, 13]
     assert observer.held_size_bytes == 0
 
 
 def test_a_lower_high_watermark_takes_nothing_back(observer: Observer) -> None:
     observer.next_ask(0)
-    observer.receive(answer(records=batch(10, 2), high_watermark=12))
+    observer.receive(response(records=batch(10, 2), high_watermark=12))
     observer.next_ask(0)
-    observer.receive(answer(ErrorCode.fenced_leader_epoch, leader=2, epoch=EPOCH + 1, endpoint=B))
+    observer.receive(response(ErrorCode.fenced_leader_epoch, leader=2, epoch=EPOCH + 1, endpoint=B))
     observer.next_ask(0)
-    assert observer.receive(answer(leader=2, epoch=EPOCH + 1, endpoint=B)) == ()
+    assert observer.receive(response(leader=2, epoch=EPOCH + 1, endpoint=B)) == ()
     assert observer.high_watermark == 12
     assert not observer.is_caught_up  # the new one does not know what is committed
 
@@ -253,9 +253,9 @@ def test_a_lower_high_watermark_takes_nothing_back(observer: Observer) -> None:
 def test_a_new_leader_that_lacks_records_has_them_dropped(observer: Observer) -> None:
     observer.next_ask(0)
     data = batch(10, 2) + batch(12, 2) + batch(14, 1)
-    observer.receive(answer(records=data, high_watermark=12))
+    observer.receive(response(records=data, high_watermark=12))
     observer.next_ask(0)
-    (event,) = observer.receive(answer(diverging=Position(14, EPOCH)))
+    (event,) = observer.receive(response(diverging=Position(14, EPOCH)))
     assert event == Truncated(position=Position(14, EPOCH), records=1)
     assert observer.next_ask(0).request.topics[0].partitions[0].fetch_offset == 14
 
@@ -264,26 +264,26 @@ def test_a_new_leader_that_lacks_records_has_them_dropped(observer: Observer) ->
 def test_a_log_that_contradicts_what_was_committed_ends_it(observer: Observer, end: Position) -> None:
     observer.next_ask(0)
     with pytest.raises(HistoryLostError, match="offset 10"):
-        observer.receive(answer(diverging=end))
+        observer.receive(response(diverging=end))
     observer.next_ask(0)
     with pytest.raises(HistoryLostError):
-        observer.receive(answer(snapshot=end))
+        observer.receive(response(snapshot=end))
     observer.start_over()
     assert observer.position == BEGINNING
 
 
 def test_a_divergence_behind_our_end_is_no_answer(observer: Observer) -> None:
     observer.next_ask(0)
-    assert observer.receive(answer(diverging=Position(10, EPOCH))) == ()
+    assert observer.receive(response(diverging=Position(10, EPOCH))) == ()
     assert observer.next_ask(0).delay_ms > 0
 
 
 def test_a_snapshot_replaces_what_is_missing(observer: Observer) -> None:
     snapshot = Position(50, EPOCH)
     observer.next_ask(0)
-    observer.receive(answer(records=batch(10, 1)))
+    observer.receive(response(records=batch(10, 1)))
     observer.next_ask(0)
-    events = observer.receive(answer(snapshot=snapshot))
+    events = observer.receive(response(snapshot=snapshot))
     assert events == (
         Truncated(position=Position(10, EPOCH), records=1),
         Gap(start=Position(10, EPOCH), end=snapshot),
@@ -317,7 +317,7 @@ def test_a_snapshot_replaces_what_is_missing(observer: Observer) -> None:
 def test_a_snapshot_that_goes_wrong_is_abandoned(observer: Observer, bad: Any) -> None:
     snapshot = Position(50, EPOCH)
     observer.next_ask(0)
-    observer.receive(answer(snapshot=snapshot))
+    observer.receive(response(snapshot=snapshot))
     observer.next_ask(0)
     observer.receive(chunk(snapshot, 0, 5, b"abc"))
     observer.next_ask(0)
@@ -336,7 +336,7 @@ def test_a_snapshot_that_goes_wrong_is_abandoned(observer: Observer, bad: Any) -
     ],
 )
 def test_records_that_do_not_continue_ours_are_not_taken(records: bytes, fault: str) -> None:
-    fetched = Fetched(Position(9, EPOCH))
+    fetched = PendingBatches(Position(9, EPOCH))
     reported = fetched.append(batch(9, 1) + records, EPOCH)
     assert reported is not None
     assert fault in reported

@@ -52,7 +52,6 @@ def control_record(key: bytes | None, value: bytes | None) -> Record:
 
 
 def test_control_batch_holds_every_kind() -> None:
-    """Raft's records round-trip in one batch."""
     (batch,) = decode_batches(encode_control_batch(RECORDS, base_offset=8, epoch=2, timestamp_ms=55))
     assert batch.is_control
     assert (batch.base_offset, batch.last_offset, batch.partition_leader_epoch) == (8, 12, 2)
@@ -84,6 +83,5 @@ def test_leader_change_of_version_0_has_no_directory_ids() -> None:
     ],
 )
 def test_garbage_is_a_typed_error(key: bytes | None, value: bytes | None, error: type[Exception]) -> None:
-    """A foreign control record can't crash a reader."""
     with pytest.raises(error):
         decode_control(control_record(key, value))

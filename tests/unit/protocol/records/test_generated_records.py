@@ -102,7 +102,6 @@ def test_every_record_of_kafka_is_generated() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("key", sorted(RECORD_CLASSES))
 def test_generated_class_says_what_the_schema_says(key: int, release: str) -> None:
-    """Names, types, order, tags, nullability, defaults."""
     schema = schemas_in_jar(jars_of(release)).get(key)
     if schema is None:
         assert release != NEWEST_RELEASE

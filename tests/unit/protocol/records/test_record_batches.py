@@ -68,7 +68,6 @@ def test_milliseconds_and_keys_survive() -> None:
 
 
 def test_scan_tells_where_batches_are() -> None:
-    """Log and replication code works on headers."""
     first = build_batch([b"a", b"b"], 0, 1, TIMESTAMP_MS)
     second = build_batch([b"c"], 2, 2, TIMESTAMP_MS + 1)
     headers = list(scan_batches(first + second, check_crc=True))
@@ -82,7 +81,7 @@ def test_scan_tells_where_batches_are() -> None:
 
 
 def test_every_cut_is_noticed_or_allowed() -> None:
-    """A torn tail is told apart from whole batches."""
+    """A torn tail is distinguished from whole batches."""
     first = build_batch([b"a" * 10], 0, 1, TIMESTAMP_MS)
     both = first + build_batch([b"b" * 10], 1, 1, TIMESTAMP_MS)
     for size in range(1, len(both)):
@@ -94,7 +93,6 @@ def test_every_cut_is_noticed_or_allowed() -> None:
 
 
 def test_every_flipped_bit_behind_the_checksum_is_noticed() -> None:
-    """Crc32c is really checked, over the right bytes."""
     batch = build_batch([b"abc", b"def"], 3, 1, TIMESTAMP_MS)
     for bit in range(17 * 8, len(batch) * 8):
         damaged = bytearray(batch)

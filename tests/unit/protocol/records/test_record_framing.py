@@ -58,7 +58,7 @@ def test_older_version_is_decoded_into_the_newest_class(version: int) -> None:
 
 
 def test_zero_uuid_is_none() -> None:
-    """Kio's convention for UUIDs holds for records."""
+    """As in messages."""
     record = partition(topic_id=None, directories=(None, TOPIC_ID))
     assert decode_record(encode_record(record)) == record
 
@@ -73,7 +73,6 @@ def test_what_a_version_cannot_carry_is_refused() -> None:
     [(7, (1, 0, 0)), (8, (2, 0, 0)), (17, (3, 1, 1)), (22, (3, 1, 1)), (23, (3, 2, 2)), (30, (4, 2, 2))],
 )
 def test_record_version_follows_the_metadata_version(level: int, expected: tuple[int, int, int]) -> None:
-    """Brokers of a finalized level can read what we write."""
     types = (RegisterBrokerRecord, PartitionRecord, PartitionChangeRecord)
     assert tuple(record_version_for(record_type, level) for record_type in types) == expected
     assert record_version_for(TopicRecord, level) == 0

@@ -46,7 +46,6 @@ def pem(key: Any, passphrase: str | None = None) -> bytes:
 
 
 def test_settings_have_kafkas_names_and_defaults() -> None:
-    """The file of a Java client means the same here."""
     assert parse_assertion(KEY_FILE, {}) == AssertionSettings(private_key_file="/run/key.pem")
     everything = {
         **KEY_FILE,

@@ -15,7 +15,7 @@ from quorate_protocol.security.fetching import Fetched, FetchError, fetch
 from quorate_protocol.security.oauth_properties import AllowedUrl
 from quorate_protocol.security.stores import Store, StoreType, TlsConfig
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +25,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @asynccontextmanager
-async def listening(answer: Answer, certificate: Path | None = None) -> AsyncIterator[str]:
+async def listening(handler: Handler, certificate: Path | None = None) -> AsyncIterator[str]:
     """Run a server, with TLS if there is a certificate. Yields its URL."""
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
+    application.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(application, shutdown_timeout=0)
     await runner.setup()
     context = None
@@ -85,10 +85,10 @@ async def test_redirections_are_not_followed(
 
 
 async def test_a_certificate_is_verified(certificates: Certificates) -> None:
-    async def answer(_: web.Request) -> web.Response:
+    async def handler(_: web.Request) -> web.Response:
         return web.Response(text="ours")
 
-    async with listening(answer, certificates.server) as url:
+    async with listening(handler, certificates.server) as url:
         right = await get(url, trusting(certificates.authority))
         assert right == Fetched(status=200, content=b"ours")
         for tls in (trusting(certificates.other_authority), TlsConfig()):
@@ -99,7 +99,7 @@ async def test_a_certificate_is_verified(certificates: Certificates) -> None:
 async def test_a_response_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "RESPONSE_SIZE_BYTES_MAX", 1000)
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def handler(request: web.Request) -> web.StreamResponse:
         if request.path == "/compressed":
             return web.Response(body=gzip.compress(bytes(100_000)), headers={"Content-Encoding": "gzip"})
         if request.path != "/endless":
@@ -109,7 +109,7 @@ async def test_a_response_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:
             await response.write(bytes(100_000))
 
-    async with listening(answer) as url:
+    async with listening(handler) as url:
         assert len((await get(f"{url}/1000")).content) == 1000
         for path in ("1001", "endless"):
             with pytest.raises(FetchError, match="more than 1000 bytes"):
@@ -122,7 +122,6 @@ async def test_a_response_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_response_takes_bounded_time(
     monkeypatch: pytest.MonkeyPatch, timeouts: dict[str, int]
 ) -> None:
-    """An endpoint that sends a byte now and then holds nothing for long."""
     monkeypatch.setattr(fetching, "TIMEOUT_S", 0.05)
     ended = asyncio.Event()
 

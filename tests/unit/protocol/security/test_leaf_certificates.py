@@ -15,7 +15,6 @@ def store(pem: str) -> Store:
 
 
 def test_the_first_certificate_is_that_of_the_key() -> None:
-    """A chain's authority is not taken for the server."""
     first, second = (f"{BEGIN}\n{base64.b64encode(der).decode()}\n{END}\n" for der in (b"leaf", b"authority"))
     assert leaf_certificate(store(f"a key\n{first}{second}")) == b"leaf"
 

@@ -180,7 +180,6 @@ def has(keeper: TokenKeeper, value: str) -> bool:
 async def test_a_keeper_follows_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever renews a file is heard, and a missing one is logged once."""
     monkeypatch.setattr(tokens, "FILE_INTERVAL_S", 0.001)
     issuer, file = Issuer.with_keys("ES256"), tmp_path / "token"
     keeper = TokenKeeper(OAuthLogin(file=str(file), retry_backoff_ms=1))
@@ -190,7 +189,7 @@ async def test_a_keeper_follows_its_source(
     for value in values:
         renewed = tmp_path / "renewed"
         renewed.write_text(f"{value}\n")
-        renewed.replace(file)  # at once, so that nobody reads half of it
+        renewed.replace(file)  # atomically, so that no half of it is read
         await until(lambda value=value: has(keeper, value), "the token is read")
     following.cancel()
     assert [record.message for record in caplog.records].count("token_refresh_failed") == 1

@@ -1,4 +1,4 @@
-"""The API table against kio and the schemas inside Kafka's jars."""
+"""The API table and the message classes against kio's and the schemas inside Kafka's jars."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from quorate_protocol.kafka.apis import (
     CONTROLLER_APIS,
     CONTROLLER_READ_APIS,
     SERVED_APIS,
-    AnsweredBy,
+    HandledBy,
     ListenerType,
     api_of,
     find_api,
@@ -50,7 +50,6 @@ def apis_in_jar(release: str) -> tuple[dict[int, ApiRow], set[int]]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_table_has_what_kafka_serves(release: str) -> None:
-    """Keys, names, versions and listeners of each release."""
     expected, on_controller = apis_in_jar(release)
     has = {key: api for key, api in APIS.items() if api.version_max_in(release) is not None}
     assert {
@@ -85,15 +84,15 @@ def test_reads_of_controllers_are_those_of_brokers() -> None:
         assert not api.is_forwardable
 
 
-def test_served_apis_are_known_to_controllers_and_answered_by_one_part() -> None:
-    by_part = {part: {key for key, api in APIS.items() if api.answered_by is part} for part in AnsweredBy}
+def test_served_apis_are_known_to_controllers_and_handled_by_one_part() -> None:
+    by_part = {part: {key for key, api in APIS.items() if api.handled_by is part} for part in HandledBy}
     assert by_part == {
-        AnsweredBy.RAFT: {1, 52, 53, 54, 59, 80, 81, 82},
-        AnsweredBy.ACTIVE_CONTROLLER: {
+        HandledBy.RAFT: {1, 52, 53, 54, 59, 80, 81, 82},
+        HandledBy.ACTIVE_CONTROLLER: {
             *(19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 45, 46, 49, 51, 56, 57, 62, 63, 64, 67, 70, 73, 94)
         },
-        AnsweredBy.ANY_CONTROLLER: {29, 32, 44, 60},
-        AnsweredBy.LISTENER: {17, 18, 36, 55, 58},
+        HandledBy.ANY_CONTROLLER: {29, 32, 44, 60},
+        HandledBy.LISTENER: {17, 18, 36, 55, 58},
     }
     assert SERVED_APIS.keys() == set().union(*by_part.values())
     assert SERVED_APIS.keys() <= CONTROLLER_APIS.keys()
@@ -109,10 +108,6 @@ def test_classes_of_every_version_can_be_loaded(key: int) -> None:
         ):
             assert entity.__name__ == f"{api.name}{kind}"
             assert (entity.__api_key__, entity.__version__) == (key, version)
-        request_header = api.request_class(version).__header_schema__
-        response_header = api.response_class(version).__header_schema__
-        assert request_header.__version__ == api.request_header_version(version)
-        assert response_header.__version__ == api.response_header_version(version)
 
 
 def test_unknown_keys_and_versions_are_typed_errors() -> None:
@@ -128,8 +123,7 @@ def test_unknown_keys_and_versions_are_typed_errors() -> None:
 def test_importing_the_table_imports_no_message() -> None:
     program = (
         "import sys, quorate_protocol.wire.server, quorate_protocol.wire.client\n"
-        "print([name for name in sys.modules if name.endswith(('.request', '.response'))])\n"
-        "print('hypothesis' in sys.modules)"
+        "print([name for name in sys.modules if name.endswith(('_request', '_response'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["[]", "False"]
+    assert done.stdout == "[]\n"

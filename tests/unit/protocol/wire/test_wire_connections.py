@@ -5,10 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
-from kio.schema.metadata.v13.request import MetadataRequest
-from kio.schema.types import TopicName
 from quorate_protocol.errors import (
     ErrorCode,
     FrameTooLarge,
@@ -19,6 +15,9 @@ from quorate_protocol.errors import (
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.kafka.generated.api_versions_response import ApiVersion, ApiVersionsResponse
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from quorate_protocol.kafka.generated.delete_topics_response import DeleteTopicsResponse
+from quorate_protocol.kafka.generated.metadata_request import MetadataRequest
 from quorate_protocol.wire.client import ClientConnection, encode_request
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.headers import read_request_header
@@ -26,9 +25,7 @@ from quorate_protocol.wire.schema import zero_entity
 from quorate_protocol.wire.server import parse_request, serialize_response
 
 SECOND = timedelta(seconds=1)
-DELETE = DeleteTopicsRequest(
-    topics=(DeleteTopicState(name=TopicName("doomed"), topic_id=None),), timeout=SECOND
-)
+DELETE = DeleteTopicsRequest(topics=(DeleteTopicState(name="doomed", topic_id=None),), timeout=SECOND)
 VERSIONS = ApiVersionsRequest(client_software_name="quorate", client_software_version="1")
 
 
@@ -92,7 +89,6 @@ def test_newer_api_versions_request_is_answerable() -> None:
     ],
 )
 def test_bad_requests_are_typed_errors(frame: bytes, error: type[Exception]) -> None:
-    """A server can tell why it closes a connection."""
     with pytest.raises(error):
         parse_request(frame)
 

@@ -2,33 +2,36 @@
 
 import uuid
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
-from kio.schema.alter_partition.v2 import request as alter_partition_v2
-from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from kio.schema.api_versions.v0.response import ApiVersionsResponse as ApiVersionsResponseV0
-from kio.schema.broker_registration.v1.request import BrokerRegistrationRequest as BrokerRegistrationRequestV1
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
-from kio.schema.delete_topics.v1.request import DeleteTopicsRequest as DeleteTopicsRequestV1
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-from kio.schema.end_quorum_epoch.v0 import request as end_quorum_epoch_v0
-from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest
-from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12 import request as fetch_v12
-from kio.schema.fetch.v18.request import FetchRequest
-from kio.schema.types import BrokerId, TopicName
-from kio.schema.update_features.v0 import request as update_features_v0
-from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
-from quorate_protocol.errors import UnsupportedVersion
+from quorate_protocol.errors import ErrorCode, UnsupportedVersion
 from quorate_protocol.kafka.apis import APIS, CONTROLLER_APIS
+from quorate_protocol.kafka.generated.alter_partition_request import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
 from quorate_protocol.kafka.generated.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
+from quorate_protocol.kafka.generated.broker_registration_request import BrokerRegistrationRequest
+from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from quorate_protocol.kafka.generated.end_quorum_epoch_request import EndQuorumEpochRequest
+from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from quorate_protocol.kafka.schemas import older_classes
+from quorate_protocol.wire.codec import encode
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.schema import zero_entity
-from quorate_protocol.wire.writing import encode
+
+alter_partition_v2 = SimpleNamespace(**older_classes("AlterPartitionRequest", 2))
+end_quorum_epoch_v0 = SimpleNamespace(**older_classes("EndQuorumEpochRequest", 0))
+fetch_v12 = SimpleNamespace(**older_classes("FetchRequest", 12))
+update_features_v0 = SimpleNamespace(**older_classes("UpdateFeaturesRequest", 0))
 
 TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
 SECOND = timedelta(seconds=1)
@@ -46,7 +49,7 @@ def test_ignorable_fields_are_dropped_for_an_old_peer() -> None:
         throttle_time=SECOND,
         supported_features=(SupportedFeatureKey(name="metadata.version", min_version=7, max_version=30),),
     )
-    old = convert(response, ApiVersionsResponseV0)
+    old = convert(response, APIS[18].response_class(0))
     assert (old.error_code, len(old.api_keys)) == (ErrorCode.unsupported_version, 1)
     assert encode(old) == b"\x00\x23\x00\x00\x00\x01\x00\x12\x00\x00\x00\x05"
 
@@ -61,13 +64,13 @@ def test_field_that_may_not_be_lost_is_refused() -> None:
         rack=None,
         log_dirs=(TOPIC_ID,),
     )
-    v0 = APIS[62].request_class(0)
-    assert convert(request, BrokerRegistrationRequestV1).cluster_id == "c"
-    migrating = convert(convert(request, BrokerRegistrationRequestV1), BrokerRegistrationRequest)
+    v0, broker_registration_v1 = APIS[62].request_class(0), APIS[62].request_class(1)
+    assert convert(request, broker_registration_v1).cluster_id == "c"
+    migrating = convert(convert(request, broker_registration_v1), BrokerRegistrationRequest)
     assert migrating.log_dirs == ()
     with pytest.raises(UnsupportedVersion, match="is_migrating_zk_broker"):
         convert(
-            BrokerRegistrationRequestV1(
+            broker_registration_v1(
                 broker_id=1,
                 cluster_id="c",
                 incarnation_id=None,
@@ -81,25 +84,26 @@ def test_field_that_may_not_be_lost_is_refused() -> None:
 
 
 def test_topics_to_delete_by_name_become_topics() -> None:
-    old = DeleteTopicsRequestV1(topic_names=(TopicName("a"), TopicName("b")), timeout=SECOND)
+    delete_topics_v1 = APIS[20].request_class(1)
+    old = delete_topics_v1(topic_names=("a", "b"), timeout=SECOND)
     new = DeleteTopicsRequest(
         topics=(
-            DeleteTopicState(name=TopicName("a"), topic_id=None),
-            DeleteTopicState(name=TopicName("b"), topic_id=None),
+            DeleteTopicState(name="a", topic_id=None),
+            DeleteTopicState(name="b", topic_id=None),
         ),
         timeout=SECOND,
     )
     assert convert(old, DeleteTopicsRequest) == new
-    assert convert(new, DeleteTopicsRequestV1) == old
+    assert convert(new, delete_topics_v1) == old
     by_id = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=TOPIC_ID),), timeout=SECOND)
     with pytest.raises(UnsupportedVersion, match="by id"):
-        convert(by_id, DeleteTopicsRequestV1)
+        convert(by_id, delete_topics_v1)
 
 
 def test_new_isr_of_ids_becomes_one_with_epochs() -> None:
     """AlterPartition 2 reads like 3, with unknown broker epochs."""
     old = alter_partition_v2.AlterPartitionRequest(
-        broker_id=BrokerId(1),
+        broker_id=1,
         broker_epoch=9,
         topics=(
             alter_partition_v2.TopicData(
@@ -108,7 +112,7 @@ def test_new_isr_of_ids_becomes_one_with_epochs() -> None:
                     alter_partition_v2.PartitionData(
                         partition_index=0,
                         leader_epoch=1,
-                        new_isr=(BrokerId(1), BrokerId(2)),
+                        new_isr=(1, 2),
                         partition_epoch=3,
                     ),
                 ),
@@ -133,15 +137,15 @@ def test_new_isr_of_ids_becomes_one_with_epochs() -> None:
 
 def test_replica_of_an_old_fetch_and_the_metadata_topic() -> None:
     old = fetch_v12.FetchRequest(
-        replica_id=BrokerId(3),
+        replica_id=3,
         max_wait=SECOND,
         min_bytes=0,
         topics=(
             fetch_v12.FetchTopic(
-                topic=TopicName("__cluster_metadata"),
+                topic="__cluster_metadata",
                 partitions=(fetch_v12.FetchPartition(partition=0, fetch_offset=7, partition_max_bytes=1),),
             ),
-            fetch_v12.FetchTopic(topic=TopicName("other"), partitions=()),
+            fetch_v12.FetchTopic(topic="other", partitions=()),
         ),
         forgotten_topics_data=(),
     )
@@ -155,9 +159,9 @@ def test_replica_of_an_old_fetch_and_the_metadata_topic() -> None:
 
 def test_successors_and_upgrade_types_of_the_first_versions() -> None:
     partition = end_quorum_epoch_v0.PartitionData(
-        partition_index=0, leader_id=BrokerId(1), leader_epoch=2, preferred_successors=(3, 2)
+        partition_index=0, leader_id=1, leader_epoch=2, preferred_successors=(3, 2)
     )
-    topic = end_quorum_epoch_v0.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
+    topic = end_quorum_epoch_v0.TopicData(topic_name="__cluster_metadata", partitions=(partition,))
     resignation = end_quorum_epoch_v0.EndQuorumEpochRequest(topics=(topic,))
     converted = convert(resignation, EndQuorumEpochRequest)
     candidates = converted.topics[0].partitions[0].preferred_candidates

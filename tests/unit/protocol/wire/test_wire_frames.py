@@ -32,7 +32,6 @@ def test_unfinished_frame_is_held() -> None:
     "length", [b"\x00\x00\x00\x0b", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00"]
 )
 def test_impossible_length_ends_the_stream(length: bytes) -> None:
-    """Nothing is buffered for a frame that won't be accepted."""
     decoder = FrameDecoder(frame_size_bytes_max=10)
     assert decoder.feed(length[:3]) == []
     with pytest.raises(FrameTooLarge, match="at most 10"):

@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from quorate_protocol.errors import StringTooLong
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, PartitionRecord
-from quorate_protocol.wire.codec.closure_readers import closure_reader
-from quorate_protocol.wire.codec.closure_writers import closure_writer
+from quorate_protocol.wire.codec import SharedArray, decode, encode
+from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.generated_writers import generated_writer
 from quorate_protocol.wire.codec.native import (
@@ -26,10 +26,7 @@ from quorate_protocol.wire.codec.native import (
     readers,
     writers,
 )
-from quorate_protocol.wire.codec.switching import CodecFunctions
-from quorate_protocol.wire.reading import decode
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX, EntityClass, zero_entity
-from quorate_protocol.wire.writing import SharedArray, encode
 
 needs_extension = pytest.mark.skipif(CODEC != "native", reason=f"{CODEC_REASON}; `make native` builds it")
 
@@ -61,8 +58,8 @@ def codecs(
     """Codecs of their own, with the functions in Python unless others are given."""
     return NativeCodecs(
         import_module("quorate_native"),
-        CodecFunctions(closure_reader, generated_reader) if python_readers is None else python_readers,
-        CodecFunctions(closure_writer, generated_writer) if python_writers is None else python_writers,
+        CodecFunctions(generated_reader) if python_readers is None else python_readers,
+        CodecFunctions(generated_writer) if python_writers is None else python_writers,
     )
 
 
@@ -82,7 +79,6 @@ def test_nothing_is_lost_where_it_is_not_installed(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_of_another_release_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old extension never breaks a new Quorate."""
     monkeypatch.setitem(sys.modules, "quorate_native", SimpleNamespace(INTERFACE=0, VERSION="0.0.9"))
     assert load({}) == (None, "quorate_native 0.0.9 has interface 0, 2 is needed")
 
@@ -100,7 +96,7 @@ def test_it_gives_up_before_anything_is_written() -> None:
 
     def write(buffer: bytearray, entity: object) -> None:
         found.append(bytes(buffer))
-        closure_writer(type(entity), {})(buffer, entity)
+        generated_writer(type(entity), {})(buffer, entity)
 
     buffer = bytearray(b"before")
     too_long = replace(QUOTA, entity=(), key="k" * (STRING_SIZE_BYTES_MAX + 1))
@@ -154,7 +150,6 @@ def test_an_interrupt_is_passed_on() -> None:
 
 @needs_extension
 def test_uuids_are_the_same_objects() -> None:
-    """Ids that repeat in thousands of records take memory once."""
     first, second = (decode(PartitionRecord, encode(PARTITION)) for _ in range(2))
     assert first.topic_id is second.topic_id
     assert first.topic_id == PARTITION.topic_id
@@ -183,7 +178,6 @@ def test_classes_that_make_their_own_instances_are_refused() -> None:
 
 @needs_extension
 def test_other_threads_run_while_a_long_message_is_read() -> None:
-    """The event loop goes on while a long request is parsed in a thread."""
     long = encode(replace(QUOTA, entity=QUOTA.entity * 1_000_000))
     read, begun, done, turns = readers[ClientQuotaRecord], Event(), Event(), 0
 

@@ -1,26 +1,21 @@
 """Arrays that many messages have in common are encoded once."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.schema.create_topics.v7.response import (
+from quorate_protocol.errors import ErrorCode, StringTooLong
+from quorate_protocol.kafka.generated.create_topics_response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from kio.schema.errors import ErrorCode
-from quorate_protocol.errors import StringTooLong
-from quorate_protocol.wire.codec.closure_writers import closure_writer
+from quorate_protocol.wire.codec import SharedArray, encode
+from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_writers import generated_writer
-from quorate_protocol.wire.codec.switching import CodecFunctions
 from quorate_protocol.wire.codec.write_values import Writer
 from quorate_protocol.wire.schema import STRING_SIZE_BYTES_MAX, EntityClass
-from quorate_protocol.wire.writing import SharedArray, encode
-
-MakeWriter = Callable[[EntityClass, Any], Writer]
 
 
 def _config(name: str) -> CreatableTopicConfigs:
@@ -40,26 +35,20 @@ def written() -> Counter[EntityClass]:
     return Counter()
 
 
-@pytest.fixture(params=["closures", "generated"])
-def write(request: pytest.FixtureRequest, written: Counter[EntityClass]) -> Writer:
-    """The writer of CreateTopicsResponse, of closures or generated."""
+@pytest.fixture
+def write(written: Counter[EntityClass]) -> Writer:
+    """The writer of CreateTopicsResponse."""
 
-    def counted(make: MakeWriter) -> MakeWriter:
-        def make_counted(entity_type: EntityClass, others: Any) -> Writer:
-            write = make(entity_type, others)
+    def make_counted(entity_type: EntityClass, others: Any) -> Writer:
+        write = generated_writer(entity_type, others)
 
-            def write_counted(buffer: bytearray, entity: Any) -> None:
-                written[entity_type] += 1
-                write(buffer, entity)
+        def write_counted(buffer: bytearray, entity: Any) -> None:
+            written[entity_type] += 1
+            write(buffer, entity)
 
-            return write_counted
+        return write_counted
 
-        return make_counted
-
-    writers = CodecFunctions(counted(closure_writer), counted(generated_writer))
-    if request.param == "generated":
-        return writers.generated(CreateTopicsResponse)
-    return writers[CreateTopicsResponse]
+    return CodecFunctions(make_counted)[CreateTopicsResponse]
 
 
 def test_a_shared_array_is_encoded_once(write: Writer, written: Counter[EntityClass]) -> None:

@@ -8,7 +8,7 @@ from quorate_protocol.wire.versions import Negotiation, PeerVersions
 
 
 def response(error_code: ErrorCode = ErrorCode.none, **ranges: tuple[int, int]) -> ApiVersionsResponse:
-    """What a peer answers; `ranges` by names of ApiKey."""
+    """A response of a peer; `ranges` by names of ApiKey."""
     return ApiVersionsResponse(
         error_code=error_code,
         api_keys=tuple(

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from kio.schema.elect_leaders.v2 import request as kio_request
-from kio.schema.errors import ErrorCode
 from quorate_controller.control import api, elections
 from quorate_controller.control.api import ControlError
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import LeaderRecoveryState
+from quorate_protocol.kafka.generated import elect_leaders_request as kio_request
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 PREFERRED, UNCLEAN = 0, 1

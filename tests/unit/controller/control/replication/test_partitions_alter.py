@@ -1,9 +1,9 @@
 """AlterPartition: leaders change the ISR of their partitions."""
 
 import pytest
-from kio.schema.alter_partition.v3 import request as kio_request
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import alter_partition_request as kio_request
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 

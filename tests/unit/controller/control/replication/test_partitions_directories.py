@@ -3,10 +3,10 @@
 from uuid import UUID
 
 import pytest
-from kio.schema.assign_replicas_to_dirs.v0 import request as assign_request
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from quorate_protocol.kafka.generated import assign_replicas_to_dirs_request as assign_request
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 

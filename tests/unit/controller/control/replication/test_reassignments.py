@@ -3,12 +3,12 @@
 from datetime import timedelta
 
 import pytest
-from kio.schema.alter_partition_reassignments.v1 import request as alter_request
-from kio.schema.errors import ErrorCode
-from kio.schema.list_partition_reassignments.v0 import request as list_request
 from kit.controller_parts import response_of
 from kit.partition_requests import set_isr
 from quorate_controller.control import reassignments
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import alter_partition_reassignments_request as alter_request
+from quorate_protocol.kafka.generated import list_partition_reassignments_request as list_request
 from quorate_protocol.records.generated import PartitionChangeRecord
 
 

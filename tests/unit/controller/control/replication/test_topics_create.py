@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from kio.schema.create_topics.v7 import request as kio_request
-from kio.schema.errors import ErrorCode
 from kit.controller_parts import response_of
 from quorate_controller.control.api import ControlError
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import UNASSIGNED_DIRECTORY
+from quorate_protocol.kafka.generated import create_topics_request as kio_request
 from quorate_protocol.records.generated import ConfigRecord, FenceBrokerRecord, PartitionRecord, TopicRecord
 
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from kio.schema.create_partitions.v3 import request as grow_request
-from kio.schema.delete_topics.v6 import request as delete_request
-from kio.schema.errors import ErrorCode
 from quorate_controller.control.api import ControlError
+from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.generated import create_partitions_request as grow_request
+from quorate_protocol.kafka.generated import delete_topics_request as delete_request
 from quorate_protocol.records.generated import PartitionRecord, RemoveTopicRecord
 
 
