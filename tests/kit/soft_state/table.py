@@ -304,7 +304,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
     "raft.effects.Effects": _turn(
         "_appends",
         "_notes",
-        "_replies",
+        "_responses",
         "_sends",
         "hard_state",
         "high_watermark",
