@@ -282,7 +282,7 @@ class ConfigManager:
         done: set[tuple[int, str]] = set()
         times = Counter((item.resource_type, item.resource_name) for item in given)
         for item in given:
-            key = (item.resource_type, item.resource_name)
+            key: tuple[int, str] = (item.resource_type, item.resource_name)
             if key in done:
                 continue
             records: Sequence[ConfigRecord] = ()

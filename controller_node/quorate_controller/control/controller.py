@@ -76,11 +76,11 @@ from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_controller.control.elections import Elections
 from quorate_controller.control.features import FeatureManager, changes_elr_level
 from quorate_controller.control.heartbeats import HeartbeatManager
+from quorate_controller.control.node_registrations import ClusterManager, ControllerManager
 from quorate_controller.control.partitions import PartitionManager
 from quorate_controller.control.policies import NO_POLICIES, Policies
 from quorate_controller.control.producer_ids import ProducerIdManager
 from quorate_controller.control.reassignments import ReassignmentManager
-from quorate_controller.control.registrations import ClusterManager, ControllerManager
 from quorate_controller.control.scram_credentials import ScramManager
 from quorate_controller.control.steps import Steps
 from quorate_controller.control.topics import TopicManager

@@ -1,11 +1,11 @@
 """The raft core of a KRaft controller: elections, replication, snapshots and voter sets, without any IO.
 
 Events in, effects out: `RaftNode.step(event, now_ms) -> Ready`. Start reading at `messages` and `node`. The
-state that handlers and roles share is in `replica`, and so are the changes of role. `roles` do what is due when time
-passes, `handlers` what a message requests.
+state that handlers and roles share is in `replica`, the changes of role in `transitions`. `roles` do what is due when
+time passes, `handlers` what a message requests.
 
 The roles of a replica and the transitions between them (KIP-595, KIP-853, KIP-996). The code checks this very
-table (`roles.TRANSITIONS`):
+table (`transitions.TRANSITIONS`):
 
     from         to           epoch           when
     -----------  -----------  --------------  --------------------------------------------------------------

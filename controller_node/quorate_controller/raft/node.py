@@ -39,17 +39,17 @@ from quorate_controller.raft.messages import (
 )
 from quorate_controller.raft.model import NO_NODE_ID, RaftSafetyError
 from quorate_controller.raft.peers import NEVER_MS
-from quorate_controller.raft.replica import Replica
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
+from quorate_controller.raft.transitions import ElectingReplica
 
 if TYPE_CHECKING:
     from random import Random
 
     from quorate_controller.raft.model import Endpoint
     from quorate_controller.raft.progress import ReplicaProgress
-    from quorate_controller.raft.roles import RoleState
+    from quorate_controller.raft.replica import Replica, RoleState
     from quorate_controller.raft.startup import HardState, LogState, RaftConfig
     from quorate_controller.raft.voters import VoterSet
 
@@ -66,7 +66,7 @@ class OutsiderWatch:
         self._since_ms: int | None = None
         self._is_reported = False
 
-    def poll(self, replica: Replica) -> int:
+    def poll(self, replica: "Replica") -> int:
         """Warn when the warning is due. Returns when the next call is due (Unix milliseconds)."""
         if not replica.config.can_vote or replica.is_voter:
             self._since_ms, self._is_reported = None, False
@@ -90,7 +90,7 @@ class OutsiderWatch:
         return NEVER_MS
 
 
-def _advice(replica: Replica) -> str:
+def _advice(replica: "Replica") -> str:
     config, key = replica.config, replica.key
     predecessor = replica.voters.get(key.node_id)
     if predecessor is not None and predecessor.key.directory_id is not None:
@@ -134,7 +134,7 @@ class RaftNode:
     ) -> None:
         if config.key.directory_id is None:
             raise RaftSafetyError(f"{config.key} does not know its directory")
-        self._replica = Replica(config, hard_state, log, rng)
+        self._replica = ElectingReplica(config, hard_state, log, rng)
         self._deadline_ms = NEVER_MS
         self._reported_role: RoleChange | None = None
         self._reported_state: RoleState | None = None
@@ -281,7 +281,7 @@ class RaftNode:
         replica = self._replica
         for _ in range(_POLLS_MAX):
             state = replica.state
-            self._deadline_ms = NEVER_MS if self._is_at_rest() else state.poll(replica)
+            self._deadline_ms = NEVER_MS if self._is_at_rest() else replica.poll()
             if replica.state is state:
                 break
         else:

@@ -1,8 +1,14 @@
-"""One replica of the metadata log: its log, its voters, and the transitions between its roles."""
+"""One replica of the metadata log: the state that its roles and its handlers share, and the interface of a role.
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+A role acts on its replica and a replica is in a role, so both are here. `roles` has the roles, `transitions` the
+replica with the transitions between them.
+"""
 
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from quorate_protocol.plain_data import dataclass
 from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.records.control import encode_control_batch
 
@@ -11,7 +17,6 @@ from quorate_controller.raft.log import LogMetadata, VoterHistory
 from quorate_controller.raft.lookup import VoterLookup
 from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, LeaderEndpoint, Role
 from quorate_controller.raft.model import (
-    EPOCH_MAX,
     NO_NODE_ID,
     Endpoint,
     RaftSafetyError,
@@ -20,15 +25,10 @@ from quorate_controller.raft.model import (
     Voter,
     find_endpoint,
 )
-from quorate_controller.raft.peers import BACKOFF_MS_MAX, NEVER_MS, Peers
-from quorate_controller.raft.progress import Progress
-from quorate_controller.raft.records import kraft_version_record, leader_change, quorum_changes
-from quorate_controller.raft.roles import TRANSITIONS, RoleState
-from quorate_controller.raft.roles.election import Candidate, Prospective, Unattached
-from quorate_controller.raft.roles.follower import Follower
-from quorate_controller.raft.roles.leader import HeldFetches, Leader, Resigned, check_quorum_ms
-from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC, HardState, LogState, RaftConfig
-from quorate_controller.raft.voters import VoterSet, VoteTally
+from quorate_controller.raft.peers import BACKOFF_MS_MAX, Peers
+from quorate_controller.raft.records import quorum_changes
+from quorate_controller.raft.startup import HardState, LogState, RaftConfig
+from quorate_controller.raft.voters import VoterSet
 
 if TYPE_CHECKING:
     from random import Random
@@ -39,13 +39,74 @@ _DOWNLOAD_PAUSE_MS = 1_000
 _DOWNLOAD_PAUSE_MS_MAX = 60_000
 
 
+class Transition(Enum):
+    """The transitions that a role requests when it is polled."""
+
+    STAND = "begin with a pre-vote"
+    BECOME_CANDIDATE = "the pre-vote was won"
+    GIVE_UP_STANDING = "the pre-vote was lost"
+    LEAD = "the election was won"
+    RESIGN = "lead no longer"
+    LEAVE_EPOCH = "nothing more to do in the epoch of a former leader"
+
+
+@dataclass(slots=True, kw_only=True)
+class RoleState(ABC):
+    """A role in an epoch. `leader_endpoints` may be empty although `leader_id` is known."""
+
+    role: ClassVar[Role]
+    epoch: int
+    leader_id: int = NO_NODE_ID
+    leader_endpoints: tuple[Endpoint, ...] = ()
+    voted_key: ReplicaKey | None = None
+
+    @property
+    def hard_state(self) -> HardState:
+        """The part of this role that must survive a restart."""
+        return HardState(leader_epoch=self.epoch, leader_id=self.leader_id, voted_key=self.voted_key)
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader_id != NO_NODE_ID
+
+    @abstractmethod
+    def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether `candidate`, which stands in our epoch, gets our vote.
+
+        `is_up_to_date`: its log reaches at least as far as ours.
+        """
+
+    def can_grant_without_leader(
+        self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool
+    ) -> bool:
+        """The rule of the roles without a leader: one vote per epoch, to a log that is not behind ours.
+
+        A pre-vote does not bind the voter, so only the log counts (KIP-996).
+        """
+        if is_pre_vote:
+            return is_up_to_date
+        if self.voted_key is not None:
+            return self.voted_key.matches(candidate)
+        return is_up_to_date and not self.has_leader
+
+    @abstractmethod
+    def poll(self, replica: "Replica") -> "int | Transition":
+        """Do what is due now. Returns when the next call is due (Unix milliseconds), or a due transition."""
+
+    def close(self, replica: "Replica") -> None:  # noqa: B027 -- only a leader holds requests
+        """Respond to the requests that this role holds. `replica` has the next role already."""
+
+    def log_appended(self, replica: "Replica") -> None:  # noqa: B027 -- only a leader serves the log
+        """Records were appended to the log."""
+
+    def voters_changed(self, voters: VoterSet) -> None:  # noqa: B027 -- only a leader counts voters
+        """Another voter set is in force."""
+
+
 class Replica:
-    """The state that handlers and roles share. They change it only through its methods.
+    """The state that handlers and roles share. They change it only through its methods."""
 
-    Each `become_*` is one transition, which checks that it is legal; the roles decide when.
-    """
-
-    def __init__(self, config: RaftConfig, hard_state: HardState, log: LogState, rng: "Random") -> None:
+    def __init__(self, config: RaftConfig, log: LogState, state: RoleState, rng: "Random") -> None:
         self.config = config
         self.rng = rng
         self.log = LogMetadata(log)
@@ -68,8 +129,7 @@ class Replica:
         self.next_discovery_ms = 0
         self.downloads_refused = 0
         self.next_download_ms = 0
-        self.state: RoleState = Unattached(epoch=hard_state.leader_epoch, election_deadline_ms=NEVER_MS)
-        self._hard_state = hard_state
+        self.state = state
 
     # ------------------------------------------------------------------------------------------ queries
 
@@ -160,218 +220,6 @@ class Replica:
         backoff_ms = min(self.config.fast_backoff_ms_max << exponent, self.config.election_backoff_ms_max)
         self.elections_lost += 1
         return self.rng.randrange(backoff_ms + 1)
-
-    # -------------------------------------------------------------------------------------- transitions
-
-    def start(self) -> None:
-        """Enter the role that follows from the state on disk (Kafka's QuorumState.initialize)."""
-        hard_state, epoch = self._hard_state, self._hard_state.leader_epoch
-        leader_id, voted_key = hard_state.leader_id, hard_state.voted_key
-        if epoch < self.log.last_epoch:
-            self.effects.warn("quorum_state_behind_log", epoch=epoch, log_epoch=self.log.last_epoch)
-            self._enter(Unattached(epoch=self.log.last_epoch, election_deadline_ms=self._start_deadline_ms()))
-        elif leader_id == self.key.node_id:
-            self._enter(self._resigned(epoch, ()))
-        elif self.is_voter and voted_key is not None and voted_key.matches(self.key):
-            self._enter(self._candidate(epoch))
-        elif leader_id != NO_NODE_ID and self._has_endpoint(self.voters.endpoints(leader_id)):
-            self._enter(self._follower(epoch, leader_id, self.voters.endpoints(leader_id), voted_key))
-        else:
-            self._enter(
-                Unattached(
-                    epoch=epoch,
-                    leader_id=leader_id,
-                    voted_key=voted_key,
-                    election_deadline_ms=self._start_deadline_ms(),
-                )
-            )
-        if self.is_only_voter and not isinstance(self.state, Candidate):
-            self.become_prospective()
-
-    def _start_deadline_ms(self) -> int:
-        """After a start no leader is known, and a pre-vote does no harm: do not wait for a full timeout."""
-        return self.now_ms + self.rng.randrange(self.config.fast_backoff_ms_max + 1)
-
-    def become_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
-        """A higher epoch was seen without a leader to follow, or a pre-vote was lost without one."""
-        before = self.state
-        voted_key = before.voted_key if epoch == before.epoch else None
-        election_deadline_ms = self.now_ms + self.random_election_timeout_ms()
-        match before:
-            case Unattached() | Candidate() | Resigned():
-                election_deadline_ms = before.election_deadline_ms
-            case Prospective() if not before.tally.is_lost:
-                election_deadline_ms = before.election_deadline_ms
-        self._transition(
-            Unattached(
-                epoch=epoch,
-                leader_id=leader_id,
-                voted_key=voted_key,
-                election_deadline_ms=election_deadline_ms,
-            )
-        )
-
-    def become_prospective(self) -> None:
-        """Start an election by asking for pre-votes."""
-        self._check_can_stand()
-        before = self.state
-        self._transition(
-            Prospective(
-                epoch=before.epoch,
-                leader_id=before.leader_id,
-                leader_endpoints=before.leader_endpoints,
-                voted_key=before.voted_key,
-                tally=self._tally(),
-                election_deadline_ms=self.now_ms + self.random_election_timeout_ms(),
-            )
-        )
-
-    def become_candidate(self) -> None:
-        """The pre-vote was won, or a voter does not support pre-votes: stand in the next epoch."""
-        self._check_can_stand()
-        if self.epoch >= EPOCH_MAX:
-            self.effects.warn("epochs_used_up", epoch=self.epoch)
-            self.become_unattached(self.epoch)
-            return
-        self._transition(self._candidate(self.epoch + 1))
-
-    def _check_can_stand(self) -> None:
-        if not self.can_stand:
-            raise RaftSafetyError(f"{self.key} is no voter and does not stand: {self.voters.ids}")
-
-    def _candidate(self, epoch: int) -> Candidate:
-        return Candidate(
-            epoch=epoch,
-            voted_key=self.key,
-            tally=self._tally(),
-            election_deadline_ms=self.now_ms + self.random_election_timeout_ms(),
-        )
-
-    def _tally(self) -> VoteTally:
-        tally = VoteTally(self.voters.ids)
-        if self.is_voter:
-            tally.record(self.key.node_id, is_granted=True)
-        return tally
-
-    def become_leader(self, granting: Iterable[int]) -> None:
-        """The election was won: open the epoch with the control records that Kafka opens it with."""
-        self._check_can_stand()
-        voters = self.voters
-        is_dynamic = self.history.kraft_version >= KRAFT_VERSION_DYNAMIC
-        leader = Leader(
-            epoch=self.epoch,
-            leader_id=self.key.node_id,
-            leader_endpoints=self.config.endpoints,
-            epoch_start_offset=self.log.end_offset,
-            progress=Progress(self.key, voters, observers_max=self.config.observers_max),
-            held_of_voters=HeldFetches(self.config.fetches_held_max),
-            held_of_observers=HeldFetches(self.config.fetches_held_max),
-            check_quorum_deadline_ms=self.now_ms + check_quorum_ms(self.config.fetch_timeout_ms),
-            begin_epoch_due_ms=self.now_ms,
-            volatile_voters=None if is_dynamic else voters.update_ignoring_directory(self.own_voter),
-        )
-        self._transition(leader)
-        self.elections_lost = 0
-        self.lookup.leader_found()
-        records: list[ControlRecord] = [
-            leader_change(leader_id=self.key.node_id, voters=voters, granting=tuple(granting))
-        ]
-        updated = voters.update(self.own_voter)
-        if is_dynamic and updated is not None and (self.history.voters_offset == -1 or updated != voters):
-            # The voters are those of the bootstrap checkpoint, which is not replicated, or our entry is outdated.
-            records.append(kraft_version_record(self.history.kraft_version))
-            records.append(updated.to_record())
-        self.append_control(records)
-
-    def become_resigned(self, successors: tuple[ReplicaKey, ...]) -> None:
-        """Stop leading: too few voters fetch, this replica was removed, or it shuts down."""
-        self._transition(self._resigned(self.epoch, successors))
-
-    def _resigned(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
-        others = frozenset(self.voters.ids) - {self.key.node_id}
-        return Resigned(
-            epoch=epoch,
-            leader_id=self.key.node_id,
-            leader_endpoints=self.config.endpoints,
-            successors=successors,
-            others=others,
-            unacknowledged=set(others),
-            election_deadline_ms=self.now_ms + self.random_election_timeout_ms(),
-        )
-
-    def follow(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
-        """A leader of this or a higher epoch was found: become its follower if an endpoint of it is known."""
-        if leader_id != self.key.node_id and self._has_endpoint(endpoints):
-            self._become_follower(epoch, leader_id, endpoints)
-            return
-        self.effects.warn("leader_unreachable", epoch=epoch, leader_id=leader_id)
-        if epoch > self.epoch:
-            self.become_unattached(epoch, leader_id)
-
-    def _become_follower(self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
-        voted_key = self.state.voted_key if epoch == self.epoch else None
-        self._transition(self._follower(epoch, leader_id, endpoints, voted_key))
-
-    def _follower(
-        self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], voted_key: ReplicaKey | None
-    ) -> Follower:
-        deadline_ms = self.now_ms + self.config.fetch_timeout_ms
-        return Follower(
-            epoch=epoch,
-            leader_id=leader_id,
-            leader_endpoints=endpoints,
-            voted_key=voted_key,
-            fetch_deadline_ms=deadline_ms,
-            voter_update_due_ms=deadline_ms,
-        )
-
-    def give_up_standing(self) -> None:
-        """A pre-vote was lost: back to the leader of the epoch, or wait without one."""
-        prospective = self.state
-        if not isinstance(prospective, Prospective):
-            raise RaftSafetyError(f"a pre-vote is lost in the role {prospective.role}")
-        self.lookup.no_response(prospective.tally.unrecorded)
-        if self.can_reach_leader and prospective.leader_id != self.key.node_id:
-            self._become_follower(prospective.epoch, prospective.leader_id, prospective.leader_endpoints)
-        else:
-            self.become_unattached(prospective.epoch, prospective.leader_id)
-
-    def record_vote(self, candidate: ReplicaKey) -> None:
-        """Give `candidate` our only vote of this epoch; durable before the response leaves (Raft 5.2)."""
-        state = self.state
-        if not isinstance(state, Unattached | Prospective) or candidate.node_id == self.key.node_id:
-            raise RaftSafetyError(f"{self.key} votes for {candidate} in the role {state.role}")
-        if state.voted_key is not None:
-            raise RaftSafetyError(
-                f"votes for {state.voted_key} and then for {candidate} in epoch {state.epoch}"
-            )
-        state.voted_key = candidate
-        state.election_deadline_ms = self.now_ms + self.random_election_timeout_ms()
-        self._save_hard_state()
-
-    def _transition(self, after: RoleState) -> None:
-        before = self.state
-        step = TRANSITIONS[before.role].get(after.role)
-        if step is None:
-            raise RaftSafetyError(f"no way from {before.role} to {after.role}")
-        if not step.allows(before.epoch, after.epoch):
-            raise RaftSafetyError(f"{before.role} of epoch {before.epoch} to {after.role} of {after.epoch}")
-        self._enter(after)
-        before.close(self)
-
-    def _enter(self, after: RoleState) -> None:
-        self.state = after
-        self.peers.forget_all()
-        self.next_discovery_ms = self.now_ms
-        self._save_hard_state()
-
-    def _save_hard_state(self) -> None:
-        if self.state.hard_state != self._hard_state:
-            self._hard_state = self.state.hard_state
-            self.effects.hard_state = self._hard_state
-
-    def _has_endpoint(self, endpoints: tuple[Endpoint, ...]) -> bool:
-        return find_endpoint(endpoints, self.config.listener) is not None
 
     # ---------------------------------------------------------------------------------------------- log
 

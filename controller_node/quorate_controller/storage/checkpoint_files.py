@@ -138,7 +138,6 @@ def _leader_epochs_text(epochs: list[EpochStart]) -> bytes:
 
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 _OFFSET_MAX: Final = 2**63 - 1
 _VERSION: Final = "0"
 _PARTITION: Final = str(METADATA_PARTITION)

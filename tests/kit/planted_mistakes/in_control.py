@@ -180,7 +180,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="any previous epoch proves a clean shutdown",
-        file=f"{_CONTROL}/registrations.py",
+        file=f"{_CONTROL}/node_registrations.py",
         edits=(
             ("and existing.epoch == request.previous_broker_epoch", "and request.previous_broker_epoch >= 0"),
         ),

@@ -105,7 +105,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a vote forgotten when the leader of the epoch is lost",
-        file=f"{_RAFT}/replica.py",
+        file=f"{_RAFT}/transitions.py",
         edits=(("voted_key = before.voted_key if epoch == before.epoch else None", "voted_key = None"),),
         harm="two votes in one epoch, so two leaders",
         shape="storm",
@@ -113,7 +113,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a vote forgotten by a candidate that asks for pre-votes again",
-        file=f"{_RAFT}/replica.py",
+        file=f"{_RAFT}/transitions.py",
         edits=(
             (
                 "leader_endpoints=before.leader_endpoints,\n                voted_key=before.voted_key,",
@@ -219,7 +219,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="responses to a former role are taken",
-        file=f"{_RAFT}/replica.py",
+        file=f"{_RAFT}/transitions.py",
         edits=(("        self.peers.forget_all()\n", ""),),
         harm="a pre-vote counts as a vote; a new follower fetches only when an old request has timed out",
         tests=(f"{_TESTS}/test_raft_elections.py",),
@@ -279,7 +279,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="a leader that restarts is a candidate of its own epoch",
-        file=f"{_RAFT}/replica.py",
+        file=f"{_RAFT}/transitions.py",
         edits=(
             (
                 "        elif leader_id == self.key.node_id:\n            self._enter(self._resigned(epoch, ()))\n",
@@ -291,7 +291,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="the epoch of the log above quorum-state is ignored",
-        file=f"{_RAFT}/replica.py",
+        file=f"{_RAFT}/transitions.py",
         edits=(("if epoch < self.log.last_epoch:", "if epoch < 0:"),),
         harm="a replica that lost its quorum-state stands in an epoch that has had a leader",
         tests=("unit/controller/raft/test_raft_elections.py",),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kit.soft_state.table import TABLE, Kind
-from quorate_controller.raft.roles import RoleState
-from quorate_controller.raft.roles.election import Candidate, Prospective, Unattached
+from quorate_controller.raft.replica import RoleState
+from quorate_controller.raft.roles.candidate import Candidate, Prospective, Unattached
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader, Resigned
 

@@ -80,7 +80,7 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
         _due_ms="when the next slice is due",
     ),
     "control.client_quotas.ClientQuotaManager": _log("_image"),
-    "control.registrations.ClusterManager": _parts("_heartbeats", "_quorum", "_transitions")
+    "control.node_registrations.ClusterManager": _parts("_heartbeats", "_quorum", "_transitions")
     | _log("_image")
     | _set("_cluster_id"),
     "control.config_changes.ConfigManager": _parts(
@@ -107,7 +107,7 @@ _CONTROL: Final[Mapping[str, Mapping[str, Row]]] = {
     | _log("_image")
     | _set("_config")
     | _ends(_is_active="whether this controller decides"),
-    "control.registrations.ControllerManager": _parts("_quorum")
+    "control.node_registrations.ControllerManager": _parts("_quorum")
     | _log("_image")
     | _set("_incarnation_id", "_node_id"),
     "control.delegation_tokens.DelegationTokenManager": _parts("_by_hmac")
@@ -306,7 +306,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
     "raft.effects.Effects": _turn(
         "_appends",
         "_notes",
-        "_replies",
+        "_responses",
         "_sends",
         "hard_state",
         "high_watermark",
@@ -344,7 +344,7 @@ _RAFT: Final[Mapping[str, Mapping[str, Row]]] = {
         _failures="failures in a row, so that a node that refuses everything is not asked in a loop",
         _next_request_id="no id is used twice, so that late responses find nothing",
     ),
-    "raft.replica.Replica": _parts("effects", "lookup", "peers")
+    "raft.transitions.ElectingReplica": _parts("effects", "lookup", "peers")
     | _log("_hard_state", "high_watermark", "history", "log")
     | _set("config", "rng")
     | _rows(

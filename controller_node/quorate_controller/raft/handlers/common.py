@@ -10,7 +10,7 @@ from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Leader
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.replica import Replica
+    from quorate_controller.raft.transitions import ElectingReplica
 
 VOTER_EPOCH_STEP_MAX: Final = 1_000_000
 """The most by which a voter's request may raise our epoch: more than the elections that a node misses in a week.
@@ -22,7 +22,7 @@ UNKNOWN_EPOCH_STEP_MAX: Final = 1_000
 """The same for other senders: the VotersRecord with the sender may not have reached us yet."""
 
 
-def leader_state(replica: "Replica") -> Leader:
+def leader_state(replica: "ElectingReplica") -> Leader:
     """The state of this replica, which was found to lead.
 
     Raises:
@@ -34,17 +34,17 @@ def leader_state(replica: "Replica") -> Leader:
     return state
 
 
-def is_other_cluster(replica: "Replica", cluster_id: str | None) -> bool:
+def is_other_cluster(replica: "ElectingReplica", cluster_id: str | None) -> bool:
     """Whether a request names another cluster. The cluster id is optional."""
     return cluster_id is not None and cluster_id != replica.config.cluster_id
 
 
-def is_other_replica(replica: "Replica", receiver: ReplicaKey | None) -> bool:
+def is_other_replica(replica: "ElectingReplica", receiver: ReplicaKey | None) -> bool:
     """Whether a request is meant for another replica, for instance the previous owner of our address."""
     return receiver is not None and not receiver.matches(replica.key)
 
 
-def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> ErrorCode:
+def voter_request_error(replica: "ElectingReplica", sender_id: int, epoch: int) -> ErrorCode:
     """Return the error of a request that may raise our epoch, or NONE.
 
     Such requests are Vote, BeginQuorumEpoch, EndQuorumEpoch, and a Fetch of a later epoch.
@@ -62,7 +62,7 @@ def voter_request_error(replica: "Replica", sender_id: int, epoch: int) -> Error
     return ErrorCode.none
 
 
-def leader_request_error(replica: "Replica", epoch: int) -> ErrorCode:
+def leader_request_error(replica: "ElectingReplica", epoch: int) -> ErrorCode:
     """Return the error of a request that only the leader of `epoch` handles, or NONE."""
     if epoch < replica.epoch:
         return ErrorCode.fenced_leader_epoch
@@ -76,7 +76,7 @@ def leader_request_error(replica: "Replica", epoch: int) -> ErrorCode:
 
 
 def endpoints_of_leader(
-    replica: "Replica", leader_id: int, reported: LeaderEndpoint | None
+    replica: "ElectingReplica", leader_id: int, reported: LeaderEndpoint | None
 ) -> tuple[Endpoint, ...]:
     """The leader's endpoints in a response, or in the voter set when its version has no endpoints."""
     if leader_id == NO_NODE_ID:
@@ -86,7 +86,9 @@ def endpoints_of_leader(
     return (Endpoint(listener=replica.config.listener, host=reported.host, port=reported.port),)
 
 
-def adopt_leader(replica: "Replica", leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]) -> bool:
+def adopt_leader(
+    replica: "ElectingReplica", leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]
+) -> bool:
     """Adopt the leader and epoch that a peer reports.
 
     Returns False if they contradict our state: another leader of the same epoch, or this replica as the leader of an

@@ -19,17 +19,17 @@ from quorate_controller.raft.messages import (
     VoteResponse,
 )
 from quorate_controller.raft.model import OffsetAndEpoch
-from quorate_controller.raft.roles.election import Candidate, Prospective
+from quorate_controller.raft.roles.candidate import Candidate, Prospective
 from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Resigned
 
 if TYPE_CHECKING:
     from quorate_controller.raft.messages import Destination
     from quorate_controller.raft.model import ReplicaKey
-    from quorate_controller.raft.replica import Replica
+    from quorate_controller.raft.transitions import ElectingReplica
 
 
-def handle_vote(replica: "Replica", request: VoteRequest, listener: str) -> VoteResponse:
+def handle_vote(replica: "ElectingReplica", request: VoteRequest, listener: str) -> VoteResponse:
     """Grant or refuse a vote. Observers vote, too: the candidate may have a later voter set."""
     if is_other_cluster(replica, request.cluster_id):
         return VoteResponse(top_level_error_code=ErrorCode.inconsistent_cluster_id)
@@ -44,7 +44,7 @@ def handle_vote(replica: "Replica", request: VoteRequest, listener: str) -> Vote
     )
 
 
-def _vote_error(replica: "Replica", request: VoteRequest) -> ErrorCode:
+def _vote_error(replica: "ElectingReplica", request: VoteRequest) -> ErrorCode:
     # The epoch that a candidate has just begun has had no leader, so its log ends before that epoch.
     # A pre-vote is for the current epoch, of which the log may have records.
     last_epoch_max = request.replica_epoch if request.pre_vote else request.replica_epoch - 1
@@ -61,7 +61,7 @@ def _vote_error(replica: "Replica", request: VoteRequest) -> ErrorCode:
     return ErrorCode.none
 
 
-def _grant(replica: "Replica", request: VoteRequest) -> bool:
+def _grant(replica: "ElectingReplica", request: VoteRequest) -> bool:
     candidate, state = request.replica, replica.state
     if candidate.node_id == replica.key.node_id:
         replica.effects.warn("vote_from_own_id", sender=str(candidate))
@@ -88,7 +88,7 @@ def _grant(replica: "Replica", request: VoteRequest) -> bool:
 
 
 def handle_vote_response(
-    replica: "Replica", key: "ReplicaKey", destination: "Destination", response: VoteResponse
+    replica: "ElectingReplica", key: "ReplicaKey", destination: "Destination", response: VoteResponse
 ) -> None:
     """Count a vote; the role acts on it when polled. `key` and `destination` are of the voter that was asked."""
     state, voter = replica.state, replica.voters.get(key.node_id)
@@ -101,13 +101,13 @@ def handle_vote_response(
             state.unreachable.discard(key.node_id)
 
 
-def handle_vote_unsupported(replica: "Replica") -> None:
+def handle_vote_unsupported(replica: "ElectingReplica") -> None:
     """A voter does not support pre-votes: stand without them (KIP-996, as Kafka ships it)."""
     if isinstance(replica.state, Prospective):
         replica.become_candidate()
 
 
-def handle_voter_unreachable(replica: "Replica", voter_id: int, destination: "Destination") -> None:
+def handle_voter_unreachable(replica: "ElectingReplica", voter_id: int, destination: "Destination") -> None:
     """A voter did not respond there: it may have to be looked up, and a split vote is detected without it."""
     replica.lookup.failed(voter_id, destination)
     if isinstance(replica.state, Candidate):
@@ -115,7 +115,7 @@ def handle_voter_unreachable(replica: "Replica", voter_id: int, destination: "De
 
 
 def handle_begin_epoch(
-    replica: "Replica", request: BeginQuorumEpochRequest, listener: str
+    replica: "ElectingReplica", request: BeginQuorumEpochRequest, listener: str
 ) -> BeginQuorumEpochResponse:
     """Follow the leader that announces itself."""
     if is_other_cluster(replica, request.cluster_id):
@@ -136,7 +136,7 @@ def handle_begin_epoch(
 
 
 def handle_end_epoch(
-    replica: "Replica", request: EndQuorumEpochRequest, listener: str
+    replica: "ElectingReplica", request: EndQuorumEpochRequest, listener: str
 ) -> EndQuorumEpochResponse:
     """The leader resigns: the first successor stands at once, each other one after a longer backoff."""
     if is_other_cluster(replica, request.cluster_id):
@@ -153,7 +153,9 @@ def handle_end_epoch(
     )
 
 
-def _adopt_sender(replica: "Replica", request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
+def _adopt_sender(
+    replica: "ElectingReplica", request: BeginQuorumEpochRequest | EndQuorumEpochRequest
+) -> ErrorCode:
     error_code = voter_request_error(replica, request.leader_id, request.leader_epoch)
     if error_code is not ErrorCode.none:
         return error_code
@@ -163,7 +165,7 @@ def _adopt_sender(replica: "Replica", request: BeginQuorumEpochRequest | EndQuor
     return ErrorCode.none
 
 
-def _election_backoff_ms(replica: "Replica", candidates: "tuple[ReplicaKey, ...]") -> int:
+def _election_backoff_ms(replica: "ElectingReplica", candidates: "tuple[ReplicaKey, ...]") -> int:
     """Return 0 for the first candidate, doubling times for the next ones, the maximum for unlisted voters."""
     backoff_ms_max = replica.config.election_backoff_ms_max
     position = next(
@@ -176,7 +178,7 @@ def _election_backoff_ms(replica: "Replica", candidates: "tuple[ReplicaKey, ...]
     return min(backoff_ms_max, (backoff_ms_max >> (len(candidates) - 1)) << (position - 1))
 
 
-def handle_end_epoch_response(replica: "Replica", voter_id: int) -> None:
+def handle_end_epoch_response(replica: "ElectingReplica", voter_id: int) -> None:
     """Record that a voter has acknowledged our resignation."""
     if isinstance(replica.state, Resigned):
         replica.state.acknowledge(voter_id)

@@ -29,14 +29,14 @@ from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
 if TYPE_CHECKING:
     from quorate_protocol.records.control import ControlRecord
 
-    from quorate_controller.raft.replica import Replica
+    from quorate_controller.raft.transitions import ElectingReplica
     from quorate_controller.raft.voters import VoterSet
 
 Refusal = tuple[ErrorCode, str | None]
 
 
 def handle_add_voter(
-    replica: "Replica", token: int, request: AddRaftVoterRequest
+    replica: "ElectingReplica", token: int, request: AddRaftVoterRequest
 ) -> AddRaftVoterResponse | None:
     """Probe the new voter; `handle_probe_response` continues. None: the response is sent later."""
     error_code, message = _add_refusal(replica, request)
@@ -62,7 +62,7 @@ def handle_add_voter(
     return None
 
 
-def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
+def _add_refusal(replica: "ElectingReplica", request: AddRaftVoterRequest) -> Refusal:
     refusal = _leader_refusal(replica, request.cluster_id)
     if refusal is not None:
         return refusal
@@ -92,7 +92,9 @@ def _add_refusal(replica: "Replica", request: AddRaftVoterRequest) -> Refusal:
     return (ErrorCode.none if message is None else ErrorCode.invalid_request), message
 
 
-def handle_probe_response(replica: "Replica", node_id: int, response: ApiVersionsProbeResponse) -> bool:
+def handle_probe_response(
+    replica: "ElectingReplica", node_id: int, response: ApiVersionsProbeResponse
+) -> bool:
     """Add the voter if it supports the finalized kraft.version and has caught up with our log."""
     leader = replica.state
     change = leader.change if isinstance(leader, Leader) else None
@@ -146,7 +148,7 @@ def _probe_failure(change: VoterChange, error_code: ErrorCode) -> str:
 
 
 def handle_remove_voter(
-    replica: "Replica", token: int, request: RemoveRaftVoterRequest
+    replica: "ElectingReplica", token: int, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse | None:
     """Append the voter set without that voter. None: the response is sent after the commit."""
     error_code, message = _remove_refusal(replica, request)
@@ -165,7 +167,7 @@ def handle_remove_voter(
     return None
 
 
-def _remove_refusal(replica: "Replica", request: RemoveRaftVoterRequest) -> Refusal:
+def _remove_refusal(replica: "ElectingReplica", request: RemoveRaftVoterRequest) -> Refusal:
     refusal = _leader_refusal(replica, request.cluster_id)
     if refusal is not None:
         return refusal
@@ -183,7 +185,7 @@ def _remove_refusal(replica: "Replica", request: RemoveRaftVoterRequest) -> Refu
     return ErrorCode.none, None
 
 
-def _leader_refusal(replica: "Replica", cluster_id: str | None) -> Refusal | None:
+def _leader_refusal(replica: "ElectingReplica", cluster_id: str | None) -> Refusal | None:
     if is_other_cluster(replica, cluster_id):
         message = f'The given id "{cluster_id}" doesn\'t match the cluster id "{replica.config.cluster_id}"'
         return ErrorCode.inconsistent_cluster_id, message
@@ -191,7 +193,7 @@ def _leader_refusal(replica: "Replica", cluster_id: str | None) -> Refusal | Non
     return None if error_code is ErrorCode.none else (error_code, None)
 
 
-def _change_refusal(replica: "Replica", verb: str) -> Refusal | None:
+def _change_refusal(replica: "ElectingReplica", verb: str) -> Refusal | None:
     """Return the error of a voter change that cannot start now, which Kafka's clients retry; or None."""
     leader = leader_state(replica)
     if leader.change is not None:
@@ -215,7 +217,7 @@ def _change_refusal(replica: "Replica", verb: str) -> Refusal | None:
 
 
 def handle_update_voter(
-    replica: "Replica", request: UpdateRaftVoterRequest, listener: str
+    replica: "ElectingReplica", request: UpdateRaftVoterRequest, listener: str
 ) -> UpdateRaftVoterResponse:
     """Replace the description of a voter: in the log, or under kraft.version 0 in memory until the upgrade."""
     error_code = _update_error(replica, request)
@@ -229,7 +231,7 @@ def handle_update_voter(
     )
 
 
-def _update_error(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorCode:
+def _update_error(replica: "ElectingReplica", request: UpdateRaftVoterRequest) -> ErrorCode:
     if is_other_cluster(replica, request.cluster_id):
         return ErrorCode.inconsistent_cluster_id
     error_code = leader_request_error(replica, request.current_leader_epoch)
@@ -244,7 +246,7 @@ def _update_error(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorC
     return ErrorCode.none
 
 
-def _update_voter(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorCode:
+def _update_voter(replica: "ElectingReplica", request: UpdateRaftVoterRequest) -> ErrorCode:
     leader, kraft_version = leader_state(replica), replica.history.kraft_version
     is_dynamic = kraft_version >= KRAFT_VERSION_DYNAMIC
     if leader.change is not None or leader.high_watermark is None:
@@ -271,26 +273,26 @@ def _update_voter(replica: "Replica", request: UpdateRaftVoterRequest) -> ErrorC
     return ErrorCode.none
 
 
-def _append_voters(replica: "Replica", voters: "VoterSet") -> int:
+def _append_voters(replica: "ElectingReplica", voters: "VoterSet") -> int:
     replica.effects.note("voters", voters=[str(voter.key) for voter in voters])
     return replica.append_control([voters.to_record()])
 
 
-def handle_update_response(replica: "Replica") -> None:
+def handle_update_response(replica: "ElectingReplica") -> None:
     """Note that the leader has this replica's endpoints and versions."""
     if isinstance(replica.state, Follower):
         replica.state.has_updated_leader = True
         replica.state.record_leader_contact(replica)
 
 
-def handle_update_unsupported(replica: "Replica") -> None:
+def handle_update_unsupported(replica: "ElectingReplica") -> None:
     """The leader does not support UpdateRaftVoter: do not retry while it leads."""
     if isinstance(replica.state, Follower):
         replica.state.has_updated_leader = True
 
 
 def handle_join_response(
-    replica: "Replica", response: AddRaftVoterResponse | RemoveRaftVoterResponse
+    replica: "ElectingReplica", response: AddRaftVoterResponse | RemoveRaftVoterResponse
 ) -> bool:
     """Our own request to become a voter got its response: wait before the next one, whatever the result."""
     if isinstance(replica.state, Follower):
@@ -301,7 +303,9 @@ def handle_join_response(
     return False
 
 
-def upgrade_kraft_version(replica: "Replica", kraft_version: int, *, validate_only: bool) -> int | None:
+def upgrade_kraft_version(
+    replica: "ElectingReplica", kraft_version: int, *, validate_only: bool
+) -> int | None:
     """Append the new level, and the voters as their UpdateRaftVoter requests describe them.
 
     Returns the offset of the last record; None without a change, or with `validate_only`.

@@ -25,14 +25,14 @@ from quorate_controller.raft.roles.leader import HeldFetch, Leader, refuse_fetch
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import OffsetAndEpoch, SnapshotId
-    from quorate_controller.raft.replica import Replica
+    from quorate_controller.raft.transitions import ElectingReplica
 
 
 # -------------------------------------------------------------------------------------- on the leader
 
 
 def handle_fetch(
-    replica: "Replica", token: int, request: FetchRequest, listener: str
+    replica: "ElectingReplica", token: int, request: FetchRequest, listener: str
 ) -> FetchResponse | None:
     """Respond with records, or the point where the logs diverge; None when the request is held."""
     if is_other_cluster(replica, request.cluster_id):
@@ -59,7 +59,7 @@ def handle_fetch(
     return None if leader.hold(held) else response
 
 
-def _fetch_error(replica: "Replica", request: FetchRequest) -> ErrorCode:
+def _fetch_error(replica: "ElectingReplica", request: FetchRequest) -> ErrorCode:
     is_epoch_valid = 0 <= request.last_fetched_epoch <= request.current_leader_epoch
     if request.max_wait_ms < 0 or request.fetch_offset < 0 or not is_epoch_valid:
         return ErrorCode.invalid_request
@@ -70,7 +70,7 @@ def _fetch_error(replica: "Replica", request: FetchRequest) -> ErrorCode:
     return error_code
 
 
-def _note_later_epoch(replica: "Replica", request: FetchRequest) -> None:
+def _note_later_epoch(replica: "ElectingReplica", request: FetchRequest) -> None:
     """A replica is in a later epoch, in which it can't follow this leader. If that lasts, stop leading."""
     state, sender, epoch = replica.state, request.replica, request.current_leader_epoch
     if (
@@ -89,7 +89,7 @@ def _is_behind(request: FetchRequest, response: FetchResponse) -> bool:
 
 
 def handle_fetch_snapshot(
-    replica: "Replica", request: FetchSnapshotRequest, listener: str
+    replica: "ElectingReplica", request: FetchSnapshotRequest, listener: str
 ) -> FetchSnapshotResponse:
     """Respond with a chunk of the snapshot, which the driver reads. Any snapshot that still exists is served."""
     if is_other_cluster(replica, request.cluster_id):
@@ -121,7 +121,7 @@ def handle_fetch_snapshot(
 # ------------------------------------------------------------------------------------ on the follower
 
 
-def handle_fetch_response(replica: "Replica", response: FetchResponse) -> bool:
+def handle_fetch_response(replica: "ElectingReplica", response: FetchResponse) -> bool:
     """Truncate, start a download, or append. False when the response is not acceptable."""
     follower = replica.state
     if not isinstance(follower, Follower) or response.leader_id != follower.leader_id:
@@ -139,7 +139,7 @@ def handle_fetch_response(replica: "Replica", response: FetchResponse) -> bool:
     return is_accepted
 
 
-def _truncate(replica: "Replica", diverging_epoch: "OffsetAndEpoch") -> bool:
+def _truncate(replica: "ElectingReplica", diverging_epoch: "OffsetAndEpoch") -> bool:
     end_offset = replica.log.truncation_offset(diverging_epoch)
     if not max(replica.high_watermark, replica.log.start_offset) <= end_offset <= replica.log.end_offset:
         replica.effects.warn(
@@ -151,7 +151,7 @@ def _truncate(replica: "Replica", diverging_epoch: "OffsetAndEpoch") -> bool:
     return True
 
 
-def _start_download(replica: "Replica", follower: Follower, snapshot_id: "SnapshotId") -> bool:
+def _start_download(replica: "ElectingReplica", follower: Follower, snapshot_id: "SnapshotId") -> bool:
     is_in_range = snapshot_id.offset > 0 and 0 <= snapshot_id.epoch <= replica.epoch
     if not is_in_range or snapshot_id.offset < replica.high_watermark:
         replica.effects.warn("snapshot_not_acceptable", snapshot_id=str(snapshot_id))
@@ -165,7 +165,7 @@ def _start_download(replica: "Replica", follower: Follower, snapshot_id: "Snapsh
     return True
 
 
-def _append(replica: "Replica", records: bytes) -> bool:
+def _append(replica: "ElectingReplica", records: bytes) -> bool:
     checked, fault = check_fetched(
         records,
         end_offset=replica.log.end_offset,
@@ -180,7 +180,7 @@ def _append(replica: "Replica", records: bytes) -> bool:
 
 
 def handle_fetch_snapshot_response(
-    replica: "Replica", response: FetchSnapshotResponse, *, error_code: ErrorCode
+    replica: "ElectingReplica", response: FetchSnapshotResponse, *, error_code: ErrorCode
 ) -> bool:
     """Write the chunk; put the snapshot in place of the log when it is complete."""
     follower = replica.state

@@ -33,10 +33,10 @@ from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Resigned
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.replica import Replica
+    from quorate_controller.raft.transitions import ElectingReplica
 
 
-def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> None:
+def on_response(replica: "ElectingReplica", request_id: int, response: RaftResponse) -> None:
     """Handle a response, unless its request was dropped. After an error, back off from the node."""
     in_flight = replica.peers.complete(request_id)
     if in_flight is None:
@@ -55,7 +55,7 @@ def on_response(replica: "Replica", request_id: int, response: RaftResponse) -> 
         replica.peers.back_off(node_id, replica.now_ms)
 
 
-def on_failure(replica: "Replica", request_id: int, reason: FailureReason) -> None:
+def on_failure(replica: "ElectingReplica", request_id: int, reason: FailureReason) -> None:
     """A request got no response."""
     in_flight = replica.peers.complete(request_id)
     if in_flight is None:
@@ -90,7 +90,7 @@ def on_failure(replica: "Replica", request_id: int, reason: FailureReason) -> No
         replica.peers.back_off(node_id, replica.now_ms)
 
 
-def _drop_endpoint(replica: "Replica", destination: Destination) -> None:
+def _drop_endpoint(replica: "ElectingReplica", destination: Destination) -> None:
     """The leader's address is wrong: use the address in the voter set, then the next one that a voter or bootstrap
     server reports. `discover` asks them during the backoff from the leader's node.
     """
@@ -104,7 +104,7 @@ def _drop_endpoint(replica: "Replica", destination: Destination) -> None:
         state.leader_endpoints = voter_endpoints
 
 
-def on_connection_lost(replica: "Replica", node_id: int) -> None:
+def on_connection_lost(replica: "ElectingReplica", node_id: int) -> None:
     """A connection to that node closed: a resigned leader cannot hand over to it.
 
     A follower judges its leader by its Fetch requests alone: every other connection is idle most of the time,
@@ -114,7 +114,7 @@ def on_connection_lost(replica: "Replica", node_id: int) -> None:
         replica.state.unreachable.add(node_id)
 
 
-def _on_epoch_response(replica: "Replica", in_flight: InFlight, response: LeaderResponse) -> bool:
+def _on_epoch_response(replica: "ElectingReplica", in_flight: InFlight, response: LeaderResponse) -> bool:
     """Returns whether the next request to the node may leave at once."""
     request, node_id = in_flight.request, in_flight.destination.node_id
     voter = request.voter if isinstance(request, VoteRequest | BeginQuorumEpochRequest) else None
@@ -161,7 +161,7 @@ def _is_other_node(response: LeaderResponse) -> bool:
     return is_other_cluster or response.error_code is ErrorCode.invalid_voter_key
 
 
-def _settle_epoch(replica: "Replica", response: LeaderResponse) -> bool | None:
+def _settle_epoch(replica: "ElectingReplica", response: LeaderResponse) -> bool | None:
     """Adopt leader and epoch. None for a response of our epoch, which still has to be handled."""
     leader_id, epoch, error_code = response.leader_id, response.leader_epoch, response.error_code
     if epoch < replica.epoch or error_code is ErrorCode.unknown_leader_epoch:
@@ -181,7 +181,7 @@ def _settle_epoch(replica: "Replica", response: LeaderResponse) -> bool | None:
     return None
 
 
-def _warn(replica: "Replica", node_id: int, response: LeaderResponse, error_code: ErrorCode) -> None:
+def _warn(replica: "ElectingReplica", node_id: int, response: LeaderResponse, error_code: ErrorCode) -> None:
     replica.effects.warn(
         "request_refused", response=type(response).__name__, node_id=node_id, error=error_code.name
     )

@@ -1,17 +1,14 @@
 """Follower: fetches from the leader. A voter stands for election when the leader falls silent."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import peer_requests
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.model import Download, Endpoint, ReplicaKey
-from quorate_controller.raft.roles import RoleState
+from quorate_controller.raft.replica import Replica, RoleState, Transition
 from quorate_controller.raft.startup import KRAFT_VERSION_DYNAMIC
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.replica import Replica
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +35,7 @@ class Follower(RoleState):
         """Only a pre-vote, and only while the leader has not proven itself to us (KIP-996)."""
         return is_pre_vote and is_up_to_date and not self.has_fetched_from_leader
 
-    def record_leader_contact(self, replica: "Replica") -> None:
+    def record_leader_contact(self, replica: Replica) -> None:
         """A Fetch, FetchSnapshot or UpdateRaftVoter succeeded."""
         if self.has_leader_resigned:
             return  # EndQuorumEpoch overtook this response on another connection
@@ -49,7 +46,7 @@ class Follower(RoleState):
         replica.elections_lost = 0
         replica.lookup.leader_found()
 
-    def resume_fetching(self, replica: "Replica") -> None:
+    def resume_fetching(self, replica: Replica) -> None:
         """A snapshot was loaded, without a Fetch in the meantime: restart the fetch timeout."""
         if not self.is_leader_doubted:
             self.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
@@ -60,13 +57,13 @@ class Follower(RoleState):
             self.leader_endpoints = endpoints
             self.is_endpoint_wrong = False
 
-    def expect_election(self, replica: "Replica", backoff_ms: int) -> None:
+    def expect_election(self, replica: Replica, backoff_ms: int) -> None:
         """The leader is probably gone: stand within `backoff_ms`, and grant pre-votes until then."""
         self.has_fetched_from_leader = False
         self.is_leader_doubted = True
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, replica.now_ms + backoff_ms)
 
-    def leader_resigned(self, replica: "Replica", backoff_ms: int) -> None:
+    def leader_resigned(self, replica: Replica, backoff_ms: int) -> None:
         """EndQuorumEpoch: stand in `backoff_ms`, whatever responses of the leader are in flight."""
         self.has_leader_resigned = True
         self.expect_election(replica, backoff_ms)
@@ -80,16 +77,15 @@ class Follower(RoleState):
         self.has_lost_connection = True
         return is_first_loss
 
-    def leader_unreachable(self, replica: "Replica") -> None:
+    def leader_unreachable(self, replica: Replica) -> None:
         """The leader refuses connections, or another node has its address: do not wait for the fetch timeout."""
         if not self.is_leader_doubted and replica.can_stand:
             self.expect_election(replica, replica.fast_backoff_ms())
 
-    def poll(self, replica: "Replica") -> int:
+    def poll(self, replica: Replica) -> int | Transition:
         if replica.now_ms >= self.fetch_deadline_ms:
             if replica.can_stand:
-                replica.become_prospective()
-                return replica.now_ms
+                return Transition.STAND
             # Another replica, which has a later voter set, may need our vote.
             self.has_fetched_from_leader = False
         if replica.now_ms >= self.voter_update_due_ms and replica.can_fetch:
@@ -102,10 +98,10 @@ class Follower(RoleState):
             wake_ms if self.voter_update_due_ms <= replica.now_ms else min(wake_ms, self.voter_update_due_ms)
         )
 
-    def restart_voter_update_period(self, replica: "Replica") -> None:
+    def restart_voter_update_period(self, replica: Replica) -> None:
         self.voter_update_due_ms = replica.now_ms + replica.config.fetch_timeout_ms
 
-    def _update_leader(self, replica: "Replica") -> None:
+    def _update_leader(self, replica: Replica) -> None:
         """Send UpdateRaftVoter, or as an observer a request to join, when it is needed."""
         if replica.is_voter:
             is_done = not self._must_update_leader(replica) or peer_requests.send_update_voter(replica)
@@ -114,12 +110,12 @@ class Follower(RoleState):
         if is_done:
             self.restart_voter_update_period(replica)
 
-    def _must_update_leader(self, replica: "Replica") -> bool:
+    def _must_update_leader(self, replica: Replica) -> bool:
         """Whether our entry in the voter set is outdated; under kraft.version 0 each leader needs it."""
         if replica.history.kraft_version >= KRAFT_VERSION_DYNAMIC:
             return replica.voters.needs_update(replica.own_voter)
         return not self.has_updated_leader
 
-    def _must_join(self, replica: "Replica") -> bool:
+    def _must_join(self, replica: Replica) -> bool:
         config = replica.config
         return config.auto_join and config.can_vote and replica.history.kraft_version >= KRAFT_VERSION_DYNAMIC

@@ -2,7 +2,7 @@
 
 from dataclasses import field
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
@@ -21,11 +21,8 @@ from quorate_controller.raft.messages import (
 from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.raft.progress import Progress
-from quorate_controller.raft.roles import RoleState
+from quorate_controller.raft.replica import Replica, RoleState, Transition
 from quorate_controller.raft.voters import VoterSet, majority_size
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.replica import Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +130,13 @@ class Leader(RoleState):
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:  # noqa: ARG002
         return False
 
-    def poll(self, replica: "Replica") -> int:
+    def poll(self, replica: Replica) -> int | Transition:
         is_alone = self.progress.voters.keys() == {replica.key.node_id}
         has_lost_quorum = not is_alone and replica.now_ms >= self.check_quorum_deadline_ms
         if has_lost_quorum:
             replica.effects.warn("lost_quorum", epoch=self.epoch, fetched=sorted(self.fetched))
         if replica.is_shutting_down or self.is_resigning or has_lost_quorum:
-            replica.become_resigned(self.progress.successors())
-            return replica.now_ms
+            return Transition.RESIGN
         if self.change is not None and replica.now_ms >= self.change.deadline_ms:
             self.end_change(replica, ErrorCode.request_timed_out)
         self._respond_all(replica, self.held_of_voters.pop_expired(replica.now_ms), are_voters=True)
@@ -155,7 +151,7 @@ class Leader(RoleState):
             NEVER_MS if is_alone else min(self.check_quorum_deadline_ms, self.begin_epoch_due_ms),
         )
 
-    def log_appended(self, replica: "Replica") -> None:
+    def log_appended(self, replica: Replica) -> None:
         """Respond to the voters, which wait for records. Observers wait until these are committed."""
         self._respond_all(replica, self.held_of_voters.pop_all(), are_voters=True)
 
@@ -165,7 +161,7 @@ class Leader(RoleState):
         for fetch in self._pop_held():
             self.hold(fetch)
 
-    def close(self, replica: "Replica") -> None:
+    def close(self, replica: Replica) -> None:
         """Refuse all held requests, so that their senders look for the next leader."""
         for fetch in self._pop_held():
             response = refuse_fetch(replica, ErrorCode.not_leader_or_follower, fetch.listener)
@@ -174,7 +170,7 @@ class Leader(RoleState):
 
     # -------------------------------------------------------------------------------------- replication
 
-    def silent_voters(self, replica: "Replica") -> tuple[ReplicaKey, ...]:
+    def silent_voters(self, replica: Replica) -> tuple[ReplicaKey, ...]:
         """The other voters that have not fetched for half a fetch timeout: they may not follow this leader."""
         silent_since_ms = replica.now_ms - replica.config.fetch_timeout_ms // 2
         return tuple(
@@ -183,7 +179,7 @@ class Leader(RoleState):
             if voter.key.node_id != replica.key.node_id and voter.last_fetch_ms <= silent_since_ms
         )
 
-    def record_voter_contact(self, replica: "Replica", key: ReplicaKey) -> None:
+    def record_voter_contact(self, replica: Replica, key: ReplicaKey) -> None:
         """A voter fetched: once a majority has, restart the CheckQuorum period (1.5 fetch timeouts).
 
         The leader counts in the majority while it is a voter.
@@ -195,7 +191,7 @@ class Leader(RoleState):
             self.fetched.clear()
             self.check_quorum_deadline_ms = replica.now_ms + check_quorum_ms(replica.config.fetch_timeout_ms)
 
-    def is_outrun(self, replica: "Replica") -> bool:
+    def is_outrun(self, replica: Replica) -> bool:
         """A replica fetched in a later epoch: return whether this leader gives up, so that there is an election.
 
         A candidate began that epoch. If it is removed from the voters before it reaches them, no other node reports
@@ -206,7 +202,7 @@ class Leader(RoleState):
             self.outrun_since_ms = replica.now_ms
         return replica.now_ms - self.outrun_since_ms >= check_quorum_ms(replica.config.fetch_timeout_ms)
 
-    def record_fetch(self, replica: "Replica", request: FetchRequest) -> None:
+    def record_fetch(self, replica: Replica, request: FetchRequest) -> None:
         """Record a Fetch. The sender's log is a prefix of ours, and is durable up to the fetch offset."""
         key, fetch_offset = request.replica, request.fetch_offset
         known = self.progress.replica(key)
@@ -222,7 +218,7 @@ class Leader(RoleState):
         if self.progress.voter(key) is not None:
             self.advance_high_watermark(replica)
 
-    def _note_fall(self, replica: "Replica", request: FetchRequest, offset_before: int) -> None:
+    def _note_fall(self, replica: Replica, request: FetchRequest, offset_before: int) -> None:
         """A Fetch requests records that the replica had: it is late, as after a cut link, or the records are lost.
 
         Records are lost only with a restart, and a replica that has just started has no high watermark.
@@ -234,12 +230,12 @@ class Leader(RoleState):
             cause = "the replica lost records, or this request arrived late"
             replica.effects.warn("fetch_offset_fell", **facts, cause=cause)
 
-    def record_own_end(self, replica: "Replica") -> None:
+    def record_own_end(self, replica: Replica) -> None:
         """Our own log is durable further than before."""
         self.progress.record_own_end(replica.log.persisted_offset)
         self.advance_high_watermark(replica)
 
-    def advance_high_watermark(self, replica: "Replica") -> None:
+    def advance_high_watermark(self, replica: Replica) -> None:
         """Commit the offset that a majority has, once that includes a record of our epoch (Raft 5.4.2)."""
         offset = self.progress.committed_offset
         if offset is None or offset <= self.epoch_start_offset:
@@ -257,7 +253,7 @@ class Leader(RoleState):
         self._respond_all(replica, self.held_of_voters.pop_all(), are_voters=True)
         self._respond_all(replica, self.held_of_observers.pop_all(), are_voters=False)
 
-    def readable_end(self, replica: "Replica", key: ReplicaKey) -> int:
+    def readable_end(self, replica: Replica, key: ReplicaKey) -> int:
         """The end offset of a replica's reads: the log's end for voters, the high watermark for observers.
 
         Committed records are never truncated. A stock broker that truncates a VotersRecord does not read the next
@@ -275,7 +271,7 @@ class Leader(RoleState):
     def _pop_held(self) -> list[HeldFetch]:
         return [*self.held_of_voters.pop_all(), *self.held_of_observers.pop_all()]
 
-    def _respond_all(self, replica: "Replica", held: list[HeldFetch], *, are_voters: bool) -> None:
+    def _respond_all(self, replica: Replica, held: list[HeldFetch], *, are_voters: bool) -> None:
         """Respond to held requests of voters or of observers. Equal requests share a response, encoded once."""
         responses: dict[tuple[int, int, int, str], FetchResponse] = {}
         for fetch in held:
@@ -288,7 +284,7 @@ class Leader(RoleState):
             replica.effects.respond(fetch.token, response, is_for_observer=not are_voters)
 
     def fetch_response(
-        self, replica: "Replica", request: FetchRequest, position: FetchPosition, listener: str
+        self, replica: Replica, request: FetchRequest, position: FetchPosition, listener: str
     ) -> FetchResponse:
         """The response to a Fetch from that position, as of now."""
         read, end_offset = None, self.readable_end(replica, request.replica)
@@ -311,7 +307,7 @@ class Leader(RoleState):
 
     # ------------------------------------------------------------------------------------ voter changes
 
-    def end_change(self, replica: "Replica", error_code: ErrorCode, message: str | None = None) -> None:
+    def end_change(self, replica: Replica, error_code: ErrorCode, message: str | None = None) -> None:
         """Respond to the voter change under way, if there is one, and drop it."""
         change, self.change = self.change, None
         if change is None or change.is_acknowledged:
@@ -320,7 +316,7 @@ class Leader(RoleState):
         replica.effects.respond(change.token, kind(error_code=error_code, error_message=message))
 
 
-def refuse_fetch(replica: "Replica", error_code: ErrorCode, listener: str) -> FetchResponse:
+def refuse_fetch(replica: Replica, error_code: ErrorCode, listener: str) -> FetchResponse:
     """An error for the partition, with the leader to ask instead."""
     return FetchResponse(
         error_code=error_code,
@@ -364,13 +360,12 @@ class Resigned(RoleState):
         self.unacknowledged.discard(voter_id)
         self.unreachable.discard(voter_id)
 
-    def poll(self, replica: "Replica") -> int:
+    def poll(self, replica: Replica) -> int | Transition:
         if replica.is_shutting_down:
             return peer_requests.send_end_epoch(replica, self.unacknowledged, self.successors)
         if replica.now_ms >= self.election_deadline_ms:
             # The epoch has to increase: within this one, we would still be reported as the leader.
-            replica.become_unattached(self.epoch + 1)
-            return replica.now_ms
+            return Transition.LEAVE_EPOCH
         return min(
             peer_requests.send_end_epoch(replica, self.unacknowledged, self.successors),
             self.election_deadline_ms,

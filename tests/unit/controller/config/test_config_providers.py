@@ -53,7 +53,7 @@ def test_passwords_stand_in_files_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "told"),
+    ("variable", "expected"),
     [
         ("${directory:@/secret:nobody}", "@/secret/nobody: No such file or directory"),
         (

@@ -28,7 +28,7 @@ def parse(changes: Mapping[str, str], without: str = "") -> ControllerConfig:
 
 
 def assert_refused(changes: Mapping[str, str], problem: str) -> None:
-    """One of the reported problems has this text, and none shows a secret."""
+    """The text is in a reported problem, and no problem shows a secret."""
     with pytest.raises(ConfigError) as refused:
         parse(changes)
     assert any(problem in text for text in refused.value.problems), refused.value.problems

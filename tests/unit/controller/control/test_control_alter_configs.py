@@ -138,7 +138,7 @@ def test_configs_of_other_releases_are_in_nobodys_way(harness, result, changed, 
     assert (response.error_code, harness.records) == (ErrorCode.none, [])
 
 
-@pytest.mark.usefixtures("outcome")
+@pytest.mark.usefixtures("result")
 def test_validation_alone_writes_nothing(harness):
     request = alter(resource(TOPIC, "t", ("retention.ms", SET, "7")), validate_only=True)
     (response,) = harness.apply(request).responses
@@ -146,7 +146,7 @@ def test_validation_alone_writes_nothing(harness):
     assert harness.records == []
 
 
-@pytest.mark.usefixtures("outcome")
+@pytest.mark.usefixtures("result")
 def test_each_resource_succeeds_or_fails_alone(harness):
     request = alter(
         resource(TOPIC, "t", ("retention.ms", SET, "7")),
@@ -359,7 +359,7 @@ def test_eligible_leader_replicas_fix_min_insync_replicas(new_harness):
     ]
 
 
-@pytest.mark.usefixtures("outcome")
+@pytest.mark.usefixtures("result")
 def test_legacy_alter_replaces_everything(harness):
     def replace(**configs):
         given = tuple(

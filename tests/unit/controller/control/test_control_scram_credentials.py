@@ -103,7 +103,7 @@ def test_deletions_are_a_transaction_and_what_follows_is_another(harness: Any, n
 
 
 @pytest.mark.parametrize(
-    ("alteration", "outcome"),
+    ("alteration", "result"),
     [
         (upsertion(""), (ErrorCode.unacceptable_credential, "Username must not be empty")),
         (deletion(""), (ErrorCode.unacceptable_credential, "Username must not be empty")),

@@ -139,7 +139,7 @@ def test_users_come_from_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "expected"),
     [
         ("users", "'users' is not of the form SCRAM-SHA-512=DIRECTORY"),
         ("PLAIN=users", "the mechanism 'PLAIN' must be one of SCRAM-SHA-256, SCRAM-SHA-512"),

@@ -1,18 +1,15 @@
 """The roles of an election: Unattached, Prospective, Candidate (KIP-595, KIP-996)."""
 
 from dataclasses import field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import peer_requests
 from quorate_controller.raft.messages import Role
 from quorate_controller.raft.model import ReplicaKey
-from quorate_controller.raft.roles import RoleState
+from quorate_controller.raft.replica import Replica, RoleState, Transition
 from quorate_controller.raft.voters import VoteTally
-
-if TYPE_CHECKING:
-    from quorate_controller.raft.replica import Replica
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,12 +22,11 @@ class Unattached(RoleState):
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         return self.can_grant_without_leader(candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
 
-    def poll(self, replica: "Replica") -> int:
+    def poll(self, replica: Replica) -> int | Transition:
         if not replica.can_stand:
             return peer_requests.discover(replica)
         if replica.now_ms >= self.election_deadline_ms:
-            replica.become_prospective()
-            return replica.now_ms
+            return Transition.STAND
         return min(peer_requests.discover(replica), self.election_deadline_ms)
 
 
@@ -48,13 +44,11 @@ class Prospective(RoleState):
     def can_grant_vote(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         return self.can_grant_without_leader(candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
 
-    def poll(self, replica: "Replica") -> int:
+    def poll(self, replica: Replica) -> int | Transition:
         if self.tally.is_won:
-            replica.become_candidate()
-            return replica.now_ms
+            return Transition.BECOME_CANDIDATE
         if self.tally.is_lost or replica.now_ms >= self.election_deadline_ms:
-            replica.give_up_standing()
-            return replica.now_ms
+            return Transition.GIVE_UP_STANDING
         wake_ms = peer_requests.send_votes(replica, self.tally, is_pre_vote=True)
         if self.tally.is_lost_without(replica.lookup.silent):
             wake_ms = peer_requests.look_up_voters(replica, self.tally)
@@ -78,17 +72,15 @@ class Candidate(RoleState):
         is_own = self.voted_key is not None and candidate.node_id == self.voted_key.node_id
         return is_pre_vote and is_up_to_date and not is_own
 
-    def poll(self, replica: "Replica") -> int:
+    def poll(self, replica: Replica) -> int | Transition:
         if self.tally.is_won:
-            replica.become_leader(self.tally.granting)
-            return replica.now_ms
+            return Transition.LEAD
         if not self.is_giving_up and self.tally.is_lost_without(self.unreachable):
             self.is_giving_up = True
             deadline_ms = replica.now_ms + replica.fast_backoff_ms()
             self.election_deadline_ms = min(self.election_deadline_ms, deadline_ms)
         if replica.now_ms >= self.election_deadline_ms:
-            replica.become_prospective()
-            return replica.now_ms
+            return Transition.STAND
         return min(
             peer_requests.send_votes(replica, self.tally, is_pre_vote=False), self.election_deadline_ms
         )
