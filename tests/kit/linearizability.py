@@ -143,7 +143,7 @@ def _until(history: Sequence[Operation], end: float) -> list[Operation]:
     return [
         operation
         if operation.returned_at is not None and operation.returned_at <= end
-        else operation.pending()
+        else operation.as_pending()
         for operation in history
         if operation.invoked_at <= end
     ]
@@ -158,7 +158,7 @@ def _described(
     order: Sequence[Operation] | None = None
     response = last[0]
     for response in last:
-        known[known.index(response)] = response.pending()
+        known[known.index(response)] = response.as_pending()
         order = _Search(known, model, configurations_max).order()
         if order is not None:
             break

@@ -210,7 +210,7 @@ def test_the_earliest_of_several_violations_is_reported() -> None:
 def test_the_search_is_bounded() -> None:
     """A history that is too wide ends with an error, neither with yes nor no."""
     history = (*(set_to(number, 0, PENDING) for number in range(1, 20)), read(99, 1, 2))
-    with pytest.raises(SearchTooLargeError, match="more than 100 configurations of 1 operations with"):
+    with pytest.raises(SearchTooLargeError, match="more than 100 configurations of 1 completed"):
         first_violation(history, ValueModel(), configurations_max=100)
 
 
