@@ -175,7 +175,7 @@ def test_several_clusters_ask_for_a_choice() -> None:
 def test_stopping_what_does_not_run_is_no_failure() -> None:
     ran = runner.invoke(app, ["play", "stop"])
     assert ran.exit_code == 0
-    assert "does not run" in ran.stderr
+    assert "is not running" in ran.stderr
 
 
 @pytest.mark.usefixtures("played")
@@ -202,7 +202,7 @@ def test_a_running_cluster_is_not_played_twice(
     ran = runner.invoke(app, ["play", "-f", "m.yaml"])
     played.release()
     assert ran.exit_code == 1
-    assert "runs already" in ran.stderr
+    assert "is already running" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ async def test_a_leader_that_may_be_new_is_asked_again(
     """A live controller is no ghost right after an election, and a ghost is found all the same."""
     monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 1)
     assert judge(FACTS).presence_of(99) is Presence.UNKNOWN
-    facts = await examination._with_new_leader_heard(Leader(later), FACTS, 0)  # type: ignore[arg-type]
+    facts = await examination._with_settled_leader(Leader(later), FACTS, 0)  # type: ignore[arg-type]
     assert judge(facts).presence_of(99) is presence
 
 
@@ -83,7 +83,7 @@ async def test_the_wait_for_a_new_leader_begins_with_its_description(monkeypatch
     monkeypatch.setattr(examination, "FETCH_SILENCE_MS_MAX", 60_000)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     described_at_s = asyncio.get_running_loop().time() - 30
-    await examination._with_new_leader_heard(Leader(None), FACTS, described_at_s)  # type: ignore[arg-type]
+    await examination._with_settled_leader(Leader(None), FACTS, described_at_s)  # type: ignore[arg-type]
     assert slept == [pytest.approx(30, abs=5)]
 
 
@@ -95,7 +95,7 @@ async def test_a_new_leader_is_asked_again_about_a_broker_without_a_registration
     tally.add("t", 0, replicas=(10,), isr=(), has_leader=False, min_isr=None)
     unheard = replace(FACTS, controllers={}, partitions=tally.facts())
     leader = Leader(quorum(LATER_MS, replica(10, LATER_MS, LATER_MS)))
-    facts = await examination._with_new_leader_heard(leader, unheard, 0)  # type: ignore[arg-type]
+    facts = await examination._with_settled_leader(leader, unheard, 0)  # type: ignore[arg-type]
     codes = [finding.code for finding in diagnose(facts).findings]
     assert Code.BROKER_NOT_REGISTERED in codes
     assert Code.REPLICAS_WITHOUT_BROKER not in codes
@@ -105,5 +105,5 @@ async def test_a_leader_that_has_led_long_enough_is_asked_once() -> None:
     heard = replace(FACTS, quorum=quorum(NOW_MS, replica(99, NOW_MS, NOW_MS)))
     for facts in (replace(FACTS, leader_since_ms=NOW_MS - 5_001), heard, Examination()):
         leader = Leader(None)
-        assert await examination._with_new_leader_heard(leader, facts, 0) is facts  # type: ignore[arg-type]
+        assert await examination._with_settled_leader(leader, facts, 0) is facts  # type: ignore[arg-type]
         assert leader.asked == 0

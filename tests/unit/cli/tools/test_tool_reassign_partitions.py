@@ -198,7 +198,7 @@ async def test_a_replica_that_can_not_move(
 
 
 @pytest.mark.parametrize(
-    ("answers", "partitions", "expected"),
+    ("responses", "partitions", "expected"),
     [
         ({"list_partition_reassignments": {T1: MOVING}}, [to(2)], "Use --additional to override"),
         ({}, [to(7)], "Unknown broker id 7 among the replicas of t-0"),
@@ -265,7 +265,7 @@ async def test_a_finished_reassignment_is_verified(admin: ScriptedAdmin, file: C
 
 
 @pytest.mark.parametrize(
-    ("answers", "line"),
+    ("responses", "line"),
     [
         (
             {"list_partition_reassignments": {T0: MOVING}},
