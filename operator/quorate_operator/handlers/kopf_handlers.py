@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import kopf
 
-from quorate_operator.handlers.clusters import Clusters
-from quorate_operator.handlers.entities.entities import Entities
+from quorate_operator.handlers.cluster_registry import Clusters
+from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.resources import KOPF_PREFIX
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.resources.names import FINALIZER

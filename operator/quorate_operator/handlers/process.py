@@ -13,14 +13,14 @@ from typing import Any
 from quorate_protocol.file_limit import raise_file_limit
 
 from quorate_operator.gateway.kafka import KafkaGateway
-from quorate_operator.handlers.clusters import Clusters
-from quorate_operator.handlers.entities.entities import Entities
+from quorate_operator.handlers.cluster_registry import Clusters
 from quorate_operator.handlers.entities.kind_handlers import (
     KindHandler,
     RebalanceHandler,
     TopicHandler,
     UserHandler,
 )
+from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Liveness, health_server, served

@@ -198,7 +198,7 @@ def test_a_running_cluster_is_not_played_twice(
 ) -> None:
     monkeypatch.setattr(play, "SUPERVISOR_TIMEOUT_S", 0)
     (here / "m.yaml").write_text(MANIFEST)
-    played.take()
+    played.lock()
     ran = runner.invoke(app, ["play", "-f", "m.yaml"])
     played.release()
     assert ran.exit_code == 1

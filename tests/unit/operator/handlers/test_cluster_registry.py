@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from kit.reconciles import shared_parts
 from prometheus_client import generate_latest
-from quorate_operator.handlers.clusters import Clusters
+from quorate_operator.handlers.cluster_registry import Clusters
 
 POOL: dict[str, Any] = {
     "kind": "KafkaBroker",
