@@ -150,12 +150,12 @@ async def enter(tab: Any) -> None:
 
 async def test_a_roll_can_be_watched_step_by_step(tab: Any, serve: Serve, pictures: Path) -> None:
     cluster, served = RollingCluster(), await serve()
-    put(served.registry, cluster.look())
+    put(served.registry, cluster.snapshot())
     await tab.open(f"{served.url}{CLUSTER}")
     await tab.until(IS_LIVE)
     cluster.ask_restart()
     stopped, counts = [], []
-    while (snapshot := cluster.look()).plan.steps:
+    while (snapshot := cluster.snapshot()).plan.steps:
         due = snapshot.plan.due
         assert due, f"the roll stands: {snapshot.plan}"
         put(served.registry, snapshot)
@@ -168,7 +168,7 @@ async def test_a_roll_can_be_watched_step_by_step(tab: Any, serve: Serve, pictur
             await tab.screenshot(pictures / "roll.png")
         for event in cluster.do(due):
             served.registry.add_event(snapshot.key, event)
-    put(served.registry, cluster.look())
+    put(served.registry, cluster.snapshot())
     await tab.until("document.querySelector('#summary .pill').textContent === 'ready'")
     assert sorted(stopped) == [3000, 3001, 3002]
     assert stopped[-1] == 3001, "the leader goes last"

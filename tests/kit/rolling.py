@@ -29,7 +29,7 @@ class RollingCluster:
         )
         self._desired = replace(self._desired, nodes=nodes)
 
-    def look(self) -> ClusterSnapshot:
+    def snapshot(self) -> ClusterSnapshot:
         """What the operator would see now, and what the real planner makes of it."""
         return replace(
             self._start,

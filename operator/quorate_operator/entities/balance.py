@@ -321,12 +321,12 @@ class _Pass:
         targets: dict[int, dict[PartitionId, str]] = {}
         for move in moves:
             targets.setdefault(move.broker_id, {})[move.partition] = move.target
-        move = MoveToDirectories(
+        change = MoveToDirectories(
             targets=targets,
             addresses={broker_id: self.observed.addresses[broker_id] for broker_id in targets},
             size_bytes=sum(move.size_bytes for move in moves),
         )
-        return self._plan(REBALANCING, (*rate_changes, move), rates=rates)
+        return self._plan(REBALANCING, (*rate_changes, change), rates=rates)
 
     def _directory_moves(self) -> tuple[DirectoryMove, ...]:
         return even_directories(goals_of(self.resource), self.observed.directories)

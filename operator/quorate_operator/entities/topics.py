@@ -225,30 +225,31 @@ def plan_factor(factor: int | None, observed: ObservedTopic, brokers: Sequence[B
         )
     if factor is None or not led:
         return FactorPlan(waits=tuple(waits))
-    of = observed.assignment or Assignment(brokers, tuple(partitions.values()))
-    indexes = [index for index, partition in enumerate(of.partitions) if partition.partition in led]
-    short = change_factor(of, factor, indexes)
+    assignment = observed.assignment or Assignment(brokers, tuple(partitions.values()))
+    indexes = [index for index, partition in enumerate(assignment.partitions) if partition.partition in led]
+    short = change_factor(assignment, factor, indexes)
     return FactorPlan(
         replicas={
-            of.partitions[index].partition.number: tuple(of.replicas[index])
+            assignment.partitions[index].partition.number: tuple(assignment.replicas[index])
             for index in indexes
-            if len(of.replicas[index]) == factor
+            if len(assignment.replicas[index]) == factor
         },
         waits=tuple(waits),
-        refusal=_refusal(factor, of, short[-1]) if short else None,
+        refusal=_refusal(factor, assignment, short[-1]) if short else None,
     )
 
 
-def _refusal(factor: int, of: Assignment, index: int) -> Refusal:
+def _refusal(factor: int, assignment: Assignment, index: int) -> Refusal:
     """Returns why a partition gets no more replicas."""
-    partition = of.partitions[index]
-    others = [target for target in of.targets if target not in partition.replicas]
-    full = [target for target in others if not of.has_room(index, target)]
+    partition = assignment.partitions[index]
+    others = [target for target in assignment.targets if target not in partition.replicas]
+    full = [target for target in others if not assignment.has_room(index, target)]
     label = f"spec.replicationFactor: {factor}: partition {partition.partition.number}"
     if full:
         message = (
-            f"{label} ({format_bytes(of.size(index))}) gets no other replica: broker(s) {', '.join(map(str, full))} "
-            f"would keep less than {FREE_SHARE_MIN:.0%} of a disk free; add brokers or space, or delete data"
+            f"{label} ({format_bytes(assignment.size(index))}) gets no other replica: broker(s) "
+            f"{', '.join(map(str, full))} would keep less than {FREE_SHARE_MIN:.0%} of a disk free; "
+            "add brokers or space, or delete data"
         )
         return Refusal(code=TOO_LITTLE_SPACE, message=message)
     possible = sorted((*partition.replicas, *others))

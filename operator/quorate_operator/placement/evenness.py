@@ -32,7 +32,7 @@ class _EvenNumbers:
     """Moves from the broker with the most replicas to the one with the fewest that may take one of them."""
 
     def __init__(self, assignment: Assignment, sources: Sequence[int], targets: Sequence[int]) -> None:
-        self._of = assignment
+        self._assignment = assignment
         self._sources = sources
         self._targets = targets
         self._blocked: set[tuple[int, int]] = set()
@@ -54,7 +54,7 @@ class _EvenNumbers:
                 return has_moved
 
     def _step(self) -> bool:
-        counts = self._of.counts
+        counts = self._assignment.counts
         targets = sorted(self._targets, key=lambda broker: (counts[broker], broker))
         for source in sorted(self._sources, key=lambda broker: (-counts[broker], broker)):
             for target in targets:
@@ -64,67 +64,75 @@ class _EvenNumbers:
                     continue
                 index = self._choice(source, target)
                 if index is not None:
-                    self._of.move(index, source, target)
+                    self._assignment.move(index, source, target)
                     return True
                 self._blocked.add((source, target))
         return False
 
     def _choice(self, source: int, target: int) -> int | None:
         """Returns a partition of the topic that is most uneven between both; its size is the best for even bytes."""
-        of = self._of
-        wanted_bytes = max(0, of.bytes[source] - of.bytes[target]) / 2
-        there, here = of.topics[source], of.topics[target]
-        for topic in sorted(of.movable_on[source], key=lambda topic: (here[topic] - there[topic], topic)):
-            possible = [index for index in of.movable_on[source][topic] if of.may_move(index, source, target)]
+        assignment = self._assignment
+        wanted_bytes = max(0, assignment.bytes[source] - assignment.bytes[target]) / 2
+        there, here = assignment.topics[source], assignment.topics[target]
+        for topic in sorted(
+            assignment.movable_on[source], key=lambda topic: (here[topic] - there[topic], topic)
+        ):
+            possible = [
+                index
+                for index in assignment.movable_on[source][topic]
+                if assignment.may_move(index, source, target)
+            ]
             if possible:
-                return min(possible, key=lambda index: (abs(of.size(index) - wanted_bytes), index))
+                return min(possible, key=lambda index: (abs(assignment.size(index) - wanted_bytes), index))
         return None
 
 
-def _even_bytes(of: Assignment, brokers: Sequence[int]) -> bool:
+def _even_bytes(assignment: Assignment, brokers: Sequence[int]) -> bool:
     """Exchanges replicas of brokers, or moves one where their numbers differ by one. Returns whether any moved."""
-    mean = sum(of.bytes[broker] for broker in brokers) / max(1, len(brokers))
+    mean = sum(assignment.bytes[broker] for broker in brokers) / max(1, len(brokers))
     tolerance = mean * BYTES_TOLERANCE
     exchanges = 0
-    while exchanges < EXCHANGES_MAX and _exchange_any(of, brokers, mean, tolerance):
+    while exchanges < EXCHANGES_MAX and _exchange_any(assignment, brokers, mean, tolerance):
         exchanges += 1
     return exchanges > 0
 
 
-def _exchange_any(of: Assignment, brokers: Sequence[int], mean: float, tolerance: float) -> bool:
-    by_bytes = sorted(brokers, key=lambda broker: (of.bytes[broker], broker))
+def _exchange_any(assignment: Assignment, brokers: Sequence[int], mean: float, tolerance: float) -> bool:
+    by_bytes = sorted(brokers, key=lambda broker: (assignment.bytes[broker], broker))
     for source in reversed(by_bytes):
         for target in by_bytes:
-            is_uneven = of.bytes[source] > mean + tolerance or of.bytes[target] < mean - tolerance
-            if of.bytes[source] <= of.bytes[target] or not is_uneven:
+            is_uneven = (
+                assignment.bytes[source] > mean + tolerance or assignment.bytes[target] < mean - tolerance
+            )
+            if assignment.bytes[source] <= assignment.bytes[target] or not is_uneven:
                 break
-            if _exchange(of, source, target, max(1.0, tolerance / 2)):
+            if _exchange(assignment, source, target, max(1.0, tolerance / 2)):
                 return True
     return False
 
 
-def _exchange(of: Assignment, source: int, target: int, gain_min: float) -> bool:
+def _exchange(assignment: Assignment, source: int, target: int, gain_min: float) -> bool:
     """Reduces the difference in bytes of two brokers by at least twice `gain_min`, if a move or an exchange can."""
-    difference = of.bytes[source] - of.bytes[target]
+    difference = assignment.bytes[source] - assignment.bytes[target]
     best: tuple[float, int, int, int | None] | None = None
-    there, here = _by_size(of, source), _by_size(of, target)
-    if of.counts[source] == of.counts[target] + 1:
+    there, here = _by_size(assignment, source), _by_size(assignment, target)
+    if assignment.counts[source] == assignment.counts[target] + 1:
         for size, index in _near(there, difference / 2):
-            if gain_min <= size <= difference - gain_min and of.may_move(index, source, target):
+            if gain_min <= size <= difference - gain_min and assignment.may_move(index, source, target):
                 best = _better(best, (abs(difference / 2 - size), size, index, None))
     for size, index in there:
-        if not of.may_move(index, source, target):
+        if not assignment.may_move(index, source, target):
             continue
         for other_size, other in _near(here, size - difference / 2):
             gain = size - other_size
-            if gain_min <= gain <= difference - gain_min and of.may_move(other, target, source):
+            if gain_min <= gain <= difference - gain_min and assignment.may_move(other, target, source):
                 best = _better(best, (abs(difference / 2 - gain), size + other_size, index, other))
     if best is None:
         return False
     _, _, index, back = best
-    of.move(index, source, target)
+    assignment.move(index, source, target)
     if back is not None:
-        of.move(back, target, source)
+        assignment.move(back, target, source)
     return True
 
 
@@ -134,9 +142,13 @@ def _better(
     return other if best is None or other[:3] < best[:3] else best
 
 
-def _by_size(of: Assignment, broker: int) -> list[tuple[int, int]]:
+def _by_size(assignment: Assignment, broker: int) -> list[tuple[int, int]]:
     """The movable partitions of a broker with their sizes, the smallest first."""
-    return sorted((of.size(index), index) for indexes in of.movable_on[broker].values() for index in indexes)
+    return sorted(
+        (assignment.size(index), index)
+        for indexes in assignment.movable_on[broker].values()
+        for index in indexes
+    )
 
 
 def _near(sized: Sequence[tuple[int, int]], wanted: float) -> Iterator[tuple[int, int]]:
@@ -158,7 +170,7 @@ def even_leaders(assignment: Assignment, brokers: Iterable[int], indexes: Iterab
 
 class _Leaders:
     def __init__(self, assignment: Assignment, brokers: Iterable[int], indexes: Iterable[int]) -> None:
-        self._of = assignment
+        self._assignment = assignment
         self._brokers = sorted(brokers)
         self._counts = Counter(replicas[0] for replicas in assignment.replicas)
         self._shiftable: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -167,12 +179,12 @@ class _Leaders:
             self._put(index)
 
     def _put(self, index: int) -> None:
-        leader, *others = self._of.replicas[index]
+        leader, *others = self._assignment.replicas[index]
         for other in others:
             self._shiftable[leader][other].add(index)
 
     def _discard(self, index: int) -> None:
-        leader, *others = self._of.replicas[index]
+        leader, *others = self._assignment.replicas[index]
         for other in others:
             self._shiftable[leader][other].discard(index)
 
@@ -209,9 +221,11 @@ class _Leaders:
         """Passes one leader from each broker of the chain to the next."""
         for giver, taker in pairwise(chain):
             # A partition whose order changes anyway adds no further change.
-            index = min(self._shiftable[giver][taker], key=lambda index: (index not in self._of.order, index))
+            index = min(
+                self._shiftable[giver][taker], key=lambda index: (index not in self._assignment.order, index)
+            )
             self._discard(index)
-            self._of.prefer(index, taker)
+            self._assignment.prefer(index, taker)
             self._put(index)
         self._counts[chain[0]] -= 1
         self._counts[chain[-1]] += 1

@@ -17,7 +17,7 @@ from quorate_operator.placement.evenness import even_leaders, even_out
 
 
 def remove_brokers(
-    of: Assignment, removed: Container[int], indexes: Iterable[int], *, is_limited: bool
+    assignment: Assignment, removed: Container[int], indexes: Iterable[int], *, is_limited: bool
 ) -> list[int]:
     """Replaces the replicas on removed brokers. Returns the partitions that keep one, because no broker has room.
 
@@ -26,57 +26,57 @@ def remove_brokers(
     """
     stuck = []
     for index in indexes:
-        if not any(replica in removed for replica in of.replicas[index]):
+        if not any(replica in removed for replica in assignment.replicas[index]):
             continue
-        is_new = not of.partitions[index].adding
-        if is_limited and is_new and not of.in_flight.admits(of.size(index)):
+        is_new = not assignment.partitions[index].adding
+        if is_limited and is_new and not assignment.in_flight.admits(assignment.size(index)):
             break
-        if not of.evacuate(index, removed):
+        if not assignment.evacuate(index, removed):
             stuck.append(index)
         elif is_new:
-            of.in_flight.add(of.size(index))
+            assignment.in_flight.add(assignment.size(index))
     return stuck
 
 
-def change_factor(of: Assignment, factor: int, indexes: Iterable[int]) -> list[int]:
+def change_factor(assignment: Assignment, factor: int, indexes: Iterable[int]) -> list[int]:
     """Gives partitions `factor` replicas, within the limit in flight. Returns those for which no broker has room.
 
     Replicas that can stay keep their order. A partition keeps a replica that is in sync.
     """
     short = []
     for index in indexes:
-        if not of.in_flight.admits(of.size(index)):
+        if not assignment.in_flight.admits(assignment.size(index)):
             break
-        if not _resize(of, index, factor):
+        if not _resize(assignment, index, factor):
             short.append(index)
         else:
-            of.in_flight.add(of.size(index))
+            assignment.in_flight.add(assignment.size(index))
     return short
 
 
-def _resize(of: Assignment, index: int, factor: int) -> bool:
+def _resize(assignment: Assignment, index: int, factor: int) -> bool:
     """Changes the number of replicas of a partition; not at all, and returns False, if too few brokers have room."""
-    replicas, isr = of.replicas[index], of.partitions[index].isr
+    replicas, isr = assignment.replicas[index], assignment.partitions[index].isr
     chosen = list(replicas)
     while len(chosen) < factor:
-        target = of.choose(index, chosen)
+        target = assignment.choose(index, chosen)
         if target is None:
             return False
         chosen.append(target)
     for target in chosen[len(replicas) :]:
-        of.add(index, target)
+        assignment.add(index, target)
     kept = next(replica for replica in replicas if replica in isr)
     while len(replicas) > factor:
         crowded = max(
             (replica for replica in replicas if replica != kept),
             key=lambda replica: (
                 replica not in isr,
-                of.crowd(replica, replicas),
-                of.counts[replica],
+                assignment.crowd(replica, replicas),
+                assignment.counts[replica],
                 replica,
             ),
         )
-        of.remove(index, crowded)
+        assignment.remove(index, crowded)
     return True
 
 
@@ -166,29 +166,33 @@ def plan_moves(
         for index, partition in enumerate(partitions)
         if goals.covers(partition.partition.topic) and is_movable(partition, goals.removed, decommissioned)
     ]
-    of = Assignment(brokers, partitions, movable)
+    assignment = Assignment(brokers, partitions, movable)
     stuck: list[int] = []
     match goals.mode:
         case Mode.REMOVE_BROKERS:
-            of.targets = [target for target in of.targets if target not in goals.removed]
-            stuck = remove_brokers(of, goals.removed, movable, is_limited=False)
+            assignment.targets = [target for target in assignment.targets if target not in goals.removed]
+            stuck = remove_brokers(assignment, goals.removed, movable, is_limited=False)
         case Mode.ADD_BROKERS:
-            added = [target for target in of.targets if target in goals.brokers]
-            even_out(of, of.targets, added, bytes_too=False)
-            changeable = (index for index in movable if not goals.brokers.isdisjoint(of.replicas[index]))
-            even_leaders(of, of.targets, changeable)
+            added = [target for target in assignment.targets if target in goals.brokers]
+            even_out(assignment, assignment.targets, added, bytes_too=False)
+            changeable = (
+                index for index in movable if not goals.brokers.isdisjoint(assignment.replicas[index])
+            )
+            even_leaders(assignment, assignment.targets, changeable)
         case Mode.FULL:
-            _separate(of)
-            even_out(of, of.targets, of.targets, bytes_too=True)
-            even_leaders(of, of.targets, movable)
+            _separate(assignment)
+            even_out(assignment, assignment.targets, assignment.targets, bytes_too=True)
+            even_leaders(assignment, assignment.targets, movable)
     ids = [broker.broker_id for broker in brokers]
     return RebalancePlan(
-        moves=_moves(of),
+        moves=_moves(assignment),
         before=_loads(((partition.assigned, partition.size_bytes or 0) for partition in partitions), ids),
-        after=_loads(((replicas, of.size(index)) for index, replicas in enumerate(of.replicas)), ids),
+        after=_loads(
+            ((replicas, assignment.size(index)) for index, replicas in enumerate(assignment.replicas)), ids
+        ),
         obstacles=tuple(
             f"{partitions[index].partition.topic}-{partitions[index].partition.number} on broker(s) "
-            f"{', '.join(str(replica) for replica in of.replicas[index] if replica in goals.removed)}"
+            f"{', '.join(str(broker) for broker in assignment.replicas[index] if broker in goals.removed)}"
             for index in stuck
         ),
     )
@@ -204,32 +208,34 @@ def is_movable(partition: ObservedPartition, removed: frozenset[int], decommissi
     )
 
 
-def _separate(of: Assignment) -> None:
+def _separate(assignment: Assignment) -> None:
     """Moves replicas that share a rack to racks without one, as far as there are any."""
-    for index in of.movable:
-        while any(of.crowd(replica, of.replicas[index]) for replica in of.replicas[index]):
+    for index in assignment.movable:
+        while any(
+            assignment.crowd(replica, assignment.replicas[index]) for replica in assignment.replicas[index]
+        ):
             better = [
-                (of.crowd_change(index, source, target), of.counts[target], target, source)
-                for source in of.replicas[index]
-                for target in of.targets
-                if of.has_room(index, target)
+                (assignment.crowd_change(index, source, target), assignment.counts[target], target, source)
+                for source in assignment.replicas[index]
+                for target in assignment.targets
+                if assignment.has_room(index, target)
             ]
             change, _, target, source = min(better, default=(0, 0, 0, 0))
             if change >= 0:
                 break
-            of.move(index, source, target)
+            assignment.move(index, source, target)
 
 
-def _moves(of: Assignment) -> tuple[Move, ...]:
+def _moves(assignment: Assignment) -> tuple[Move, ...]:
     """Returns the moves in the order in which they were found, those of data first."""
     moves = [
         Move(
-            partition=of.partitions[index].partition,
-            replicas=of.partitions[index].replicas,
-            target=tuple(of.replicas[index]),
-            size_bytes=of.size(index),
+            partition=assignment.partitions[index].partition,
+            replicas=assignment.partitions[index].replicas,
+            target=tuple(assignment.replicas[index]),
+            size_bytes=assignment.size(index),
         )
-        for index in sorted(of.order, key=of.order.__getitem__)
+        for index in sorted(assignment.order, key=assignment.order.__getitem__)
     ]
     changed = [move for move in moves if move.target != move.replicas]
     return tuple(sorted(changed, key=lambda move: not move.adding))

@@ -225,20 +225,20 @@ class _Drain:
         if not self.to_drain:
             return
         partitions = self.kafka.partitions
-        of = Assignment(self._brokers(), partitions)
+        assignment = Assignment(self._brokers(), partitions)
         for node_id in self.to_drain:
-            own = [index for index, replicas in enumerate(of.replicas) if node_id in replicas]
-            stuck = remove_brokers(of, self.held, own, is_limited=True)
+            own = [index for index, replicas in enumerate(assignment.replicas) if node_id in replicas]
+            stuck = remove_brokers(assignment, self.held, own, is_limited=True)
             targets = {
-                partitions[index].partition: tuple(of.replicas[index])
+                partitions[index].partition: tuple(assignment.replicas[index])
                 for index in own
-                if node_id not in of.replicas[index]
+                if node_id not in assignment.replicas[index]
             }
             if targets:
                 reason = f"{_label(node_id)} leaves: {len(targets)} of its partitions move to others"
                 self.steps.append(ReassignPartitions(node_id=node_id, targets=targets, reason=reason))
             if stuck:
-                self._explain(node_id, partitions[stuck[0]], of)
+                self._explain(node_id, partitions[stuck[0]], assignment)
             self.waits.append(self._progress(node_id))
 
     def _brokers(self) -> Iterator[Broker]:
@@ -261,10 +261,10 @@ class _Drain:
                 replicas=load.replicas,
             )
 
-    def _explain(self, node_id: int, partition: ObservedPartition, of: Assignment) -> None:
+    def _explain(self, node_id: int, partition: ObservedPartition, assignment: Assignment) -> None:
         """Refuses, or waits, for a partition that can't move."""
         name = f"{partition.partition.topic}-{partition.partition.number}"
-        others = [target for target in of.targets if target not in partition.assigned]
+        others = [target for target in assignment.targets if target not in partition.assigned]
         if others:
             refusal = Refusal(
                 code="TooLittleSpace",
@@ -275,9 +275,8 @@ class _Drain:
             self._refused(node_id, refusal)
             return
         staying = len(self.desired.of_role(Role.BROKER))
-        reason = (
-            f"a broker that can take a replica of {name} to be in service: {len(of.targets)} of {staying} are"
-        )
+        in_service = f"{len(assignment.targets)} of {staying} are"
+        reason = f"a broker that can take a replica of {name} to be in service: {in_service}"
         self.waits.append(wait_for(reason, node_id))
 
     def hold(self, pool: str) -> None:

@@ -125,22 +125,25 @@ class World:
         rack = self.racks[broker_id]
         return sum(rack is not None and self.racks[other] == rack for other in replicas if other != broker_id)
 
-    def is_spread(self, of: Assignment, index: int, moved: Iterable[int]) -> bool:
+    def is_spread(self, assignment: Assignment, index: int, moved: Iterable[int]) -> bool:
         """Whether none of these replicas could be in a less crowded rack, on a broker that had room for it."""
-        replicas = of.replicas[index]
+        replicas = assignment.replicas[index]
         return not any(
             self.crowd(target, [replica for replica in replicas if replica != source])
             < self.crowd(source, replicas)
             for source in moved
-            for target in of.targets
-            if of.has_room(index, target)
+            for target in assignment.targets
+            if assignment.has_room(index, target)
         )
 
 
-def changed(of: Assignment) -> dict[PartitionId, tuple[int, ...]]:
+def changed(assignment: Assignment) -> dict[PartitionId, tuple[int, ...]]:
     """The new replicas of the partitions that were changed."""
-    assert of.in_flight.partitions <= IN_FLIGHT_MAX
-    return {of.partitions[index].partition: tuple(of.replicas[index]) for index in of.order}
+    assert assignment.in_flight.partitions <= IN_FLIGHT_MAX
+    return {
+        assignment.partitions[index].partition: tuple(assignment.replicas[index])
+        for index in assignment.order
+    }
 
 
 @st.composite
@@ -177,15 +180,17 @@ def drain(broker_id: int) -> Callable[[World], bool]:
 
     def goal(world: World) -> bool:
         world.removed.add(broker_id)
-        of = world.assignment()
-        stuck = remove_brokers(of, world.removed, range(len(of.partitions)), is_limited=True)
+        assignment = world.assignment()
+        stuck = remove_brokers(assignment, world.removed, range(len(assignment.partitions)), is_limited=True)
         assert all(
-            world.is_spread(of, index, {*of.replicas[index]} - {*of.partitions[index].replicas})
-            for index in of.order
+            world.is_spread(
+                assignment, index, {*assignment.replicas[index]} - {*assignment.partitions[index].replicas}
+            )
+            for index in assignment.order
         )
         for index in stuck:
-            assert of.replicas[index] == list(of.partitions[index].replicas)
-        return world.move(changed(of))
+            assert assignment.replicas[index] == list(assignment.partitions[index].replicas)
+        return world.move(changed(assignment))
 
     return goal
 
@@ -194,18 +199,20 @@ def resize(factor: int) -> Callable[[World], bool]:
     """Change the replication factor of a topic."""
 
     def goal(world: World) -> bool:
-        of = world.assignment()
+        assignment = world.assignment()
         wrong = [
             index
-            for index, partition in enumerate(of.partitions)
+            for index, partition in enumerate(assignment.partitions)
             if partition.partition.topic == "a" and len(partition.replicas) != factor
         ]
-        change_factor(of, factor, wrong)
+        change_factor(assignment, factor, wrong)
         assert all(
-            world.is_spread(of, index, {*of.replicas[index]} - {*of.partitions[index].replicas})
-            for index in of.order
+            world.is_spread(
+                assignment, index, {*assignment.replicas[index]} - {*assignment.partitions[index].replicas}
+            )
+            for index in assignment.order
         )
-        return world.move(changed(of))
+        return world.move(changed(assignment))
 
     return goal
 
@@ -216,10 +223,10 @@ def rebalance(goals: Goals) -> Callable[[World], bool]:
     def goal(world: World) -> bool:
         moves = plan_moves(goals, world.brokers(), world.partitions()).moves
         if not moves and goals.mode is Mode.FULL:
-            of = world.assignment()
+            assignment = world.assignment()
             assert all(
-                world.is_spread(of, index, replicas)
-                for index, replicas in enumerate(of.replicas)
+                world.is_spread(assignment, index, replicas)
+                for index, replicas in enumerate(assignment.replicas)
                 if world.removed.isdisjoint(replicas)
             )
         if goals.mode is Mode.FULL:
@@ -283,8 +290,8 @@ def test_all_goals_keep_the_rules(world: World, goals: list[Callable[[World], bo
 @given(worlds(), st.integers(1, 3))
 def test_what_is_under_way_counts_as_done_and_occupies_its_target(world: World, factor: int) -> None:
     """Two plans, the second one while the moves of the first are under way, together leave a tenth free."""
-    of = world.assignment()
-    change_factor(of, factor, range(len(of.partitions)))
+    assignment = world.assignment()
+    change_factor(assignment, factor, range(len(assignment.partitions)))
     under_way = [
         replace(
             partition,
@@ -292,10 +299,10 @@ def test_what_is_under_way_counts_as_done_and_occupies_its_target(world: World, 
             adding=tuple(replica for replica in replicas if replica not in partition.replicas),
             removing=removing,
         )
-        for partition, replicas in zip(of.partitions, of.replicas, strict=True)
+        for partition, replicas in zip(assignment.partitions, assignment.replicas, strict=True)
         for removing in [tuple(replica for replica in partition.replicas if replica not in replicas)]
     ]
-    first = changed(of)
+    first = changed(assignment)
     world.removed.add(0)
     second = Assignment(world.brokers(), under_way)
     rest = [index for index, partition in enumerate(under_way) if not partition.is_moving]
