@@ -185,7 +185,7 @@ def test_a_violation_reads_well() -> None:
     violation = first_violation(history, ValueModel())
     assert str(violation).splitlines() == [
         "no order explains [118 .. 119] client-118: read x: -> 4",
-        "an order of what was answered before:",
+        "an order of the earlier operations:",
         "  (3 more)",
         *(
             f"  [{10 * number} .. {10 * number + 1}] client-{10 * number}: set x = {number}: done"
@@ -193,7 +193,7 @@ def test_a_violation_reads_well() -> None:
         ),
         "  which leaves (11,)",
         "under way at the same time:",
-        "  [95 .. no answer] client-95: set x = 50",
+        "  [95 .. no response] client-95: set x = 50",
     ]
 
 
