@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import importlib
 import logging
@@ -18,6 +17,7 @@ from quorate_protocol.security.stores import SecurityConfigError
 from quorate_protocol.security.tokens import TokenKeeper
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON
 
+from quorate_controller.allocator import return_freed_memory
 from quorate_controller.config.keys import ALTER_CONFIG_POLICY, CREATE_TOPIC_POLICY
 from quorate_controller.control.policies import Policies
 from quorate_controller.driver import Clock, Driver
@@ -50,31 +50,11 @@ Nearly all that is allocated is a part of the image and stays. A run visits 10,0
 a full one is left to each five million.
 """
 
-M_TRIM_THRESHOLD: Final = -1
-M_MMAP_THRESHOLD: Final = -3
-"""Names and values of malloc.h of the GNU C library."""
-MAPPED_BYTES_MIN: Final = 128 * 1024
-"""Blocks of this size and more are mapped one by one, and unmapped when they are freed.
-
-It is glibc's initial value. Without a setting, glibc raises it to the size of each block that is freed, up to 32 MiB.
-Afterwards the buffers of connections, 256 KiB each with TLS, are cut from the heap, which shrinks only at its end.
-"""
-TRIMMED_BYTES_MIN: Final = 1024 * 1024
-"""The free memory at the end of the heap that is given back."""
-
 _POLICY_FIELDS: Final = {CREATE_TOPIC_POLICY: "create_topic", ALTER_CONFIG_POLICY: "alter_config"}
 
 
 class StartError(Exception):
     """The process cannot start. The message is one line."""
-
-
-def return_freed_memory() -> bool:
-    """Let the allocator give freed memory back to the system. Returns whether the C library has such settings."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:  # musl's allocator gives it back anyway
-        return False
-    return bool(mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) and mallopt(M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN))
 
 
 def load_policies(properties: Mapping[str, str]) -> Policies:

@@ -193,7 +193,7 @@ def test_a_violation_reads_well() -> None:
         ),
         "  which leaves (11,)",
         "under way at the same time:",
-        "  [95 .. no answer] client-95: set x = 50",
+        "  [95 .. no response] client-95: set x = 50",
     ]
 
 

@@ -12,7 +12,7 @@ PROGRAM = textwrap.dedent(
     f"""
     import ctypes
     import resource
-    from quorate_controller.process import return_freed_memory
+    from quorate_controller.allocator import return_freed_memory
 
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

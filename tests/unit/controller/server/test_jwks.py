@@ -87,7 +87,7 @@ async def test_keys_stay_in_use_when_they_cant_be_read(
     token = endpoint.issuer.token()
     assert is_valid(found, token)
     endpoint.status = 500
-    with pytest.raises(JwksError, match=r"/keys: the endpoint answers with status 500"):
+    with pytest.raises(JwksError, match=r"/keys: the endpoint responds with status 500"):
         await found.refresh()
     assert is_valid(found, token)
     following = asyncio.create_task(found.follow())

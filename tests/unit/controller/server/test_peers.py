@@ -213,7 +213,7 @@ async def test_a_peer_that_moved_is_followed(bench: PeerBench) -> None:
     new_port = await moved.start()
     waiting = bench.send(FETCH)
     await bench.wait_request(1)
-    moved.answers[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
+    moved.responses[1] = lambda _body: response_to_wire(m.FetchResponse(leader_id=2, leader_epoch=5))
     responses = bench.send(FETCH, port=new_port)
     events = await bench.wait_events(2)
     assert events[0] == RequestFailed(request_id=waiting, reason=FailureReason.DISCONNECTED)

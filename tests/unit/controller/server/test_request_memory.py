@@ -403,8 +403,8 @@ async def test_listeners_share_budgets_and_scheduler(rig: Any) -> None:
         },
     )
     first, second = ControllerServer(two, rig.node)._listeners
-    for part in ("memory", "answers", "scheduler", "quotas", "counters"):
-        assert getattr(first, part) is getattr(second, part), part
+    for part in ("memory", "responses", "scheduler", "quotas", "counters"):
+        assert getattr(first.context, part) is getattr(second.context, part), part
 
 
 def test_the_request_that_lacks_least_never_gives_way() -> None:
