@@ -275,5 +275,10 @@ def _epoch_error(
 
 def _refused(partition_id: int, error_code: ErrorCode) -> alter_response.PartitionData:
     return alter_response.PartitionData(
-        partition_index=partition_id, error_code=error_code, leader_id=0, leader_epoch=0, partition_epoch=0
+        partition_index=partition_id,
+        error_code=error_code,
+        leader_id=0,
+        leader_epoch=0,
+        isr=(),
+        partition_epoch=0,
     )
