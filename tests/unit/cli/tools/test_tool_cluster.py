@@ -10,7 +10,7 @@ from kit.tool_runner import run_tool
 from quorate.tools.cluster import endpoints_text
 from quorate_admin.diagnosis import judgement
 from quorate_admin.types.cluster import NodeDescription
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.uuids import uuid_to_text
 
 
@@ -152,7 +152,9 @@ async def test_below_33_unregistering_proposes_to_refresh() -> None:
 
 async def test_other_refusals_are_told_as_they_are() -> None:
     refusal = answer(
-        "UnregisterController", error_code=CONTROLLER_ID_NOT_REGISTERED, error_message="Controller ID 99."
+        "UnregisterController",
+        error_code=ErrorCode.controller_id_not_registered,
+        error_message="Controller ID 99.",
     )
     async with FakeCluster([3000], is_controllers=True) as cluster:
         cluster.handle("UnregisterController", lambda _: refusal)

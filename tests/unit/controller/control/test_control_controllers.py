@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.snapshot import image_to_records
 from quorate_protocol.kafka.generated.controller_registration_request import (
     ControllerRegistrationRequest,
@@ -73,7 +73,7 @@ def test_an_unregistered_controller_blocks_no_level(new_harness: Any) -> None:
         (33, {3000, 3001}, True, ErrorCode.invalid_request),
         (32, {3000}, False, ErrorCode.unsupported_version),
         (32, {3000}, True, ErrorCode.unsupported_version),
-        (33, {3000}, False, CONTROLLER_ID_NOT_REGISTERED),
+        (33, {3000}, False, ErrorCode.controller_id_not_registered),
     ],
 )
 def test_refusals_come_in_the_announced_order(

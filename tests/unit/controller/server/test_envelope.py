@@ -17,7 +17,7 @@ from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.large_requests import PARSED_BYTES_MAX
 from quorate_controller.server.request_memory import ELEMENTS_MAX
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED, ErrorCode
+from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.default_principal_data import DefaultPrincipalData
 from quorate_protocol.kafka.generated.envelope_request import EnvelopeRequest
@@ -137,7 +137,9 @@ async def test_the_forwarding_broker_is_known_by_its_client_id(
 async def test_unregister_controller_may_be_forwarded(rig: Any, is_active: bool) -> None:
     """Brokers of 4.4 pass UnregisterController on (KIP-1312)."""
     rig.node.is_active = is_active
-    rig.node.decide = lambda _request, _caller: ControlError(CONTROLLER_ID_NOT_REGISTERED, "no such id")
+    rig.node.decide = lambda _request, _caller: ControlError(
+        ErrorCode.controller_id_not_registered, "no such id"
+    )
     await rig.listen()
     broker = await rig.connect()
     response = await broker.ask(envelope(UnregisterControllerRequest(controller_id=3003), 0), 0)

@@ -34,7 +34,6 @@ from quorate_operator.planning.steps import (
     UnregisterBroker,
     UnregisterController,
 )
-from quorate_protocol.errors import CONTROLLER_ID_NOT_REGISTERED
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ElectionType, UpgradeType
 from quorate_protocol.uuids import uuid_to_text
 
@@ -128,7 +127,7 @@ async def test_a_voter_that_is_there_already(metadata) -> None:
     ("action", "method", "code"),
     [
         (REMOVE, "remove_raft_voter", ErrorCode.voter_not_found),
-        (UNREGISTER, "unregister_controller", CONTROLLER_ID_NOT_REGISTERED),
+        (UNREGISTER, "unregister_controller", ErrorCode.controller_id_not_registered),
         (UNREGISTER_BROKER, "unregister_broker", ErrorCode.broker_id_not_registered),
     ],
 )
