@@ -30,7 +30,8 @@ from quorate_protocol.kafka.generated.update_features_request import FeatureUpda
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quorate_controller.node import ControllerNode, Effects, NodeEvent
+    from quorate_controller.node import ControllerNode, Effects
+    from quorate_controller.node.events import NodeEvent
     from quorate_controller.raft.messages import RaftRequest, Send
 
 LISTENER: Final = "CONTROLLER"

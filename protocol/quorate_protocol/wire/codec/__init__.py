@@ -5,7 +5,7 @@ A peer controls the bytes that are decoded, so every length is checked before an
 
 import struct
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from quorate_protocol.errors import MalformedMessage
 from quorate_protocol.wire.schema import EntityClass, FieldSchema, schema_of
@@ -73,7 +73,7 @@ def around_elements(entity: object, array: str, count: int) -> tuple[bytearray, 
     Returns:
         what precedes them, their number included, and what follows them.
     """
-    entity_type: EntityClass = type(entity)
+    entity_type: Any = type(entity)
     field, write_before, write_after = _writers_around(entity_type, array)
     before, after = bytearray(), bytearray()
     write_before(before, entity)

@@ -27,7 +27,7 @@ from quorate_controller.server.response_frames import (
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import SERVED_APIS, ApiKey, find_api
 
-from tests.property.test_codec_functions import entity_of, outcome
+from tests.property.test_codec_functions import entity_of, result_of
 
 COUNT = 200
 INNER = 3 * INNER_ELEMENTS_AT_ONCE_MAX + 1
@@ -159,8 +159,8 @@ def test_each_long_response_is_written_as_short_ones_are(key: int) -> None:
                     except StopIteration as ended:
                         return bytes(ended.value)
 
-            expected = outcome(lambda: bytes(encode_response_frame(api, version, 77, response)))  # noqa: B023
-            found = outcome(in_steps)
+            expected = result_of(lambda: bytes(encode_response_frame(api, version, 77, response)))  # noqa: B023
+            found = result_of(in_steps)
             if expected.startswith("<class"):  # of two fields, either may be found first
                 found, expected = found.partition(":")[0], expected.partition(":")[0]
             assert found == expected, (version, response)
