@@ -64,7 +64,7 @@ AUTHORIZATION_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] =
 
 
 def main() -> int:
-    """Measures in rounds, one implementation after the other, and prints medians and their ratio."""
+    """Measure in rounds, one implementation after the other, and print medians and their ratio."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument(
         "--kafka", choices=RELEASES, default=DEFAULT_RELEASE, help="the release (default %(default)s)"
@@ -144,7 +144,7 @@ class Bench:
         return self.options.output != "json"
 
     def print_comparison(self, title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-        """Prints a table, of rich or of markdown."""
+        """Print a table, of rich or of markdown."""
         if self.options.output == "markdown":
             print(tables.markdown(title, headings, rows))
             return

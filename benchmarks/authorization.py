@@ -226,7 +226,7 @@ class _Cluster(Quorum):
         super().__init__(implementation, directory, tuple(ports[:3]), properties)
 
     def properties_of(self, node_id: int) -> dict[str, str]:
-        """Adds the listener of clients."""
+        """Add the listener of clients."""
         properties = super().properties_of(node_id)
         listeners = f"{properties['listeners']},{LISTENER}://{self._address_of_clients(node_id)}"
         return {**properties, "listeners": listeners, "advertised.listeners": listeners}
@@ -241,7 +241,7 @@ class _Cluster(Quorum):
         return Connection((host, int(port)), login=Login(user, PASSWORD), in_flight_max=IN_FLIGHT)
 
     def give_acls(self) -> None:
-        """Creates the ACLs, as a super user."""
+        """Create the ACLs, as a super user."""
         acls = acls_of_a_company()
         with Connection(self.addresses[self.active()]) as connection:
             for start in range(0, len(acls), ACLS_PER_REQUEST):
@@ -257,7 +257,7 @@ def measure_authorization(
     ports: Sequence[int],
     progress: Callable[[str], None],
 ) -> AuthorizationMeasurements:
-    """Measures two clusters in turn, one without an authorizer; leaves no process behind. Needs 12 ports."""
+    """Measure two clusters in turn, one without an authorizer; leaves no process behind. Needs 12 ports."""
     with ExitStack() as stack:
         clients = []
         for number, has_acls in enumerate((False, True)):
@@ -306,11 +306,11 @@ class _Clients:
         self.forget()
 
     def forget(self) -> None:
-        """Drops the samples so far."""
+        """Drop the samples so far."""
         self.created, self.heartbeats = _Samples(), _Samples()
 
     def _join(self) -> Payload:
-        """Registers the broker, and returns its heartbeat once it is unfenced."""
+        """Register the broker, and return its heartbeat once it is unfenced."""
         registered = self._broker.ask(
             registration_request(BROKER_ID, self._cluster.cluster_id, uuid4(), uuid4())
         )
@@ -335,7 +335,7 @@ class _Clients:
         self._measured(self.heartbeats, HEARTBEATS_PER_BLOCK // IN_FLIGHT, self._send_heartbeats)
 
     def _measured(self, samples: _Samples, times: int, send: Callable[[], int]) -> None:
-        """Adds the processor time of the active controller."""
+        """Add the processor time of the active controller."""
         before = self._cluster.processor_seconds(self._active)
         samples.requests += sum(send() for _ in range(times))
         samples.processor_seconds += self._cluster.processor_seconds(self._active) - before
@@ -355,7 +355,7 @@ class _Clients:
 
 
 def _check(*codes: Any) -> None:
-    """Raises RuntimeError if something was refused: the figures would not be those of what was asked."""
+    """Raise RuntimeError if something was refused: the figures would not be those of what was asked."""
     refused = {code for code in codes if code is not ErrorCode.none}
     if refused:
         raise RuntimeError(f"refused: {', '.join(sorted(code.name for code in refused))}")

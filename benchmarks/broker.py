@@ -52,7 +52,7 @@ class HeartbeatingBroker:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._stop.set()
         self._thread.join()
 

@@ -85,7 +85,7 @@ class Connection:
                 raise PermissionError(f"{login.username} was refused: {response.error_code.name}")
 
     def ask(self, request: Payload) -> Any:
-        """Sends one request and waits for its response."""
+        """Send one request and wait for its response."""
         return self.timed_ask(request)[1]
 
     def timed_ask(self, request: Payload) -> tuple[float, Any]:
@@ -104,7 +104,7 @@ class Connection:
         return seconds, decoded
 
     def ask_all(self, requests: Sequence[Payload]) -> list[Any]:
-        """Sends requests, as many as may be in flight, and waits for all their responses."""
+        """Send requests, as many as may be in flight, and wait for all their responses."""
         self._socket.sendall(
             b"".join(self._protocol.send(request, request.__version__) for request in requests)
         )
@@ -117,7 +117,7 @@ class Connection:
         return responses
 
     def close(self) -> None:
-        """Closes the socket."""
+        """Close the socket."""
         self._socket.close()
 
     def __enter__(self) -> Connection:

@@ -79,7 +79,7 @@ def _report(progress: Callable[[str], None], label: str, part: str) -> None:
 def measure(
     implementation: Implementation, directory: Path, ports: tuple[int, ...], progress: Callable[[str], None]
 ) -> Figures:
-    """Runs all measurements on a fresh quorum; leaves no process behind. A failed part has the reason as figure."""
+    """Run all measurements on a fresh quorum; leaves no process behind. A failed part has the reason as figure."""
     quorum = Quorum(implementation, directory, ports)
     topics = itertools.count()
     phases: dict[str, Callable[[], Figures]] = {
@@ -131,7 +131,7 @@ def _create_request(number: int) -> CreateTopicsRequest:
 
 
 def _forwarded(quorum: Quorum, topics: itertools.count[int]) -> Figures:
-    """Requests that a broker forwards, one after the other, while the broker follows the log."""
+    """Request that a broker forwards, one after the other, while the broker follows the log."""
     address = quorum.addresses[quorum.active()]
     described = describe_quorum(address)
     follower = Fleet(quorum.addresses, quorum.cluster_id)
@@ -177,7 +177,7 @@ OBSERVED_TOPICS: Final = 100
 
 
 def warm_up(quorum: Quorum, topics: itertools.count[int]) -> Figures:
-    """Creates some thousand topics; there is no figure of them."""
+    """Create some thousand topics; there is no figure of them."""
     frames = topic_frames(topics)
     load = drive(quorum.addresses[quorum.active()], [frames] * max(CREATE_REQUESTS), WARM_UP_TOPICS)
     _check_created(load)
@@ -232,14 +232,14 @@ def _measured_load(
 
 
 def _check_created(load: Load) -> None:
-    """Raises RuntimeError if a topic was refused: the figures would be those of refusals."""
+    """Raise RuntimeError if a topic was refused: the figures would be those of refusals."""
     request = create_topics(())
     for response in load.responses:
         check_created(decode_response(request, response))
 
 
 def _registered(address: tuple[str, int], cluster_id: str, broker_id: int) -> bytes:
-    """Registers a broker, and returns the frame of its heartbeat."""
+    """Register a broker, and return the frame of its heartbeat."""
     with Connection(address) as connection:
         response = connection.ask(registration_request(broker_id, cluster_id, uuid4(), uuid4()))
     if response.error_code is not ErrorCode.none:

@@ -23,17 +23,17 @@ class Spread:
 
 
 def numbers(runs: Sequence[Figures], name: str) -> list[float]:
-    """Returns what the rounds have of a figure."""
+    """Return what the rounds have of a figure."""
     return [value for run in runs if isinstance(value := run.get(name), int | float)]
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Returns the spread of at least one value."""
+    """Return the spread of at least one value."""
     return Spread(median=statistics.median(values), least=min(values), most=max(values))
 
 
 def medians(runs: Sequence[Figures]) -> Figures:
-    """Returns the medians of what was measured; a reason where no round measured it."""
+    """Return the medians of what was measured; a reason where no round measured it."""
     names = dict.fromkeys(name for run in runs for name in run)
     found: Figures = {}
     for name in names:
@@ -44,7 +44,7 @@ def medians(runs: Sequence[Figures]) -> Figures:
 
 
 def percentiles(name: str, latencies: Sequence[float]) -> Figures:
-    """Returns p50 and p99 of two or more latencies, in seconds, under the name of what they are of."""
+    """Return p50 and p99 of two or more latencies, in seconds, under the name of what they are of."""
     return {
         f"{name}_p50_seconds": statistics.median(latencies),
         f"{name}_p99_seconds": statistics.quantiles(latencies, n=100)[98],

@@ -58,23 +58,23 @@ class Fleet:
         self._process.start()
 
     def grow(self, brokers: int, interval_seconds: float) -> None:
-        """Runs this number of brokers, each with a heartbeat per interval, and waits until all are unfenced."""
+        """Run this number of brokers, each with a heartbeat per interval, and wait until all are unfenced."""
         self._ask("grow", brokers, interval_seconds)
 
     def pace(self, interval_seconds: float) -> None:
-        """Changes the interval of all brokers, and forgets the samples so far."""
+        """Change the interval of all brokers, and forget the samples so far."""
         self._ask("pace", interval_seconds)
 
     def samples(self) -> list[Sample]:
-        """Returns the heartbeats since the last change of their pace."""
+        """Return the heartbeats since the last change of their pace."""
         return list(self._ask("samples"))
 
     def fence(self, broker_id: int) -> None:
-        """Makes a broker request its fencing, as before a stop, and end. Does not wait for the response."""
+        """Make a broker request its fencing, as before a stop, and end. Does not wait for the response."""
         self._ask("fence", broker_id)
 
     def observe(self, observers: int, offset: int, epoch: int, *, first_id: int = OBSERVERS_FROM_ID) -> None:
-        """Starts this number of observers, which follow the log from its end."""
+        """Start this number of observers, which follow the log from its end."""
         self._ask("observe", observers, offset, epoch, first_id)
 
     def processor_seconds(self) -> float:
@@ -83,7 +83,7 @@ class Fleet:
         return times.user + times.system
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         if self._pipe.closed:
             return
         self._process.kill()
@@ -99,7 +99,7 @@ class Fleet:
 
 @contextmanager
 def started(quorum: Quorum) -> Iterator[Fleet]:
-    """Starts a quorum and a fleet without brokers. At the end no process is left."""
+    """Start a quorum and a fleet without brokers. At the end no process is left."""
     try:
         quorum.start()
         quorum.wait_until_registered()

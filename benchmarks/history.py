@@ -51,7 +51,7 @@ def write_history(
     topics: int = TOPICS,
     no_op_share: float = 0.25,
 ) -> None:
-    """Writes a metadata directory with about this many records.
+    """Write a metadata directory with about this many records.
 
     Most are changes of partitions (leaders, in-sync replicas); then topics with their partitions and configs, fencing
     of brokers, in batches of 1 to 200 records; `no_op_share` of the batches are a NoOpRecord alone. 1: nothing else.

@@ -93,7 +93,7 @@ class Estimate:
 def measure_lake(
     python: str, kafka: Kafka, scratch: Path, *, records: int, progress: Callable[[str], None]
 ) -> LakeMeasurements:
-    """Writes logs, reads them in turn, leaves no process behind. Raises RuntimeError when a process fails."""
+    """Write logs, read them in turn, leaves no process behind. Raises RuntimeError when a process fails."""
     large, small, idle = scratch / "large", scratch / "small", scratch / "idle"
     progress(f"a log of {records} records is written")
     write_history(large, cluster_id="large", records=records, segment_bytes=SEGMENT_BYTES, seed=1)
@@ -231,7 +231,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def main() -> int:
-    """Reads a directory with Spark and prints what it took, as a line of JSON."""
+    """Read a directory with Spark and print what it took, as a line of JSON."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only the process that is measured needs Spark
 
     parser = argparse.ArgumentParser(prog="benchmarks.lake", description=__doc__)

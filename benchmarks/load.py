@@ -55,7 +55,7 @@ class _Client:
         self.socket.sendall(frame)
 
     def receive(self) -> bytes | None:
-        """Returns the response, None until it is complete. Raises OSError."""
+        """Return the response, None until it is complete. Raises OSError."""
         data = self.socket.recv(RECEIVE_BYTES)
         if not data:
             raise ConnectionError("closed by the peer")
@@ -68,7 +68,7 @@ class _Client:
 
 
 def drive(address: tuple[str, int], frames: Sequence[Iterator[bytes]], requests: int) -> Load:
-    """Sends n requests, those of each connection from its own frames; several may share an iterator.
+    """Send n requests, those of each connection from its own frames; several may share an iterator.
 
     Raises OSError when a connection breaks, TimeoutError without a response for 30 seconds.
     """

@@ -70,7 +70,7 @@ class OperatorMeasurements:
 
 
 def measure_operator(python: str, scratch: Path, *, progress: Callable[[str], None]) -> OperatorMeasurements:
-    """Measures; leaves no process behind.
+    """Measure; leaves no process behind.
 
     Raises RuntimeError when the control plane is missing, TimeoutError when the operator does not keep up.
     """

@@ -150,12 +150,12 @@ class Quorum:
         }
 
     def start(self) -> None:
-        """Starts all three at once."""
+        """Start all three at once."""
         for node_id in self.addresses:
             self.start_one(node_id)
 
     def start_one(self, node_id: int) -> None:
-        """Starts one that does not run."""
+        """Start one that does not run."""
         with (self._directory / f"{node_id}.out").open("ab") as output:
             self._processes[node_id] = subprocess.Popen(
                 [*self.implementation.command, str(self._properties_file(node_id))],
@@ -226,7 +226,7 @@ class Quorum:
         process.wait()
 
     def stop(self) -> None:
-        """Ends whatever still runs."""
+        """End whatever still runs."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():

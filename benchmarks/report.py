@@ -132,7 +132,7 @@ def tool_table(measured: Mapping[str, ToolRuns], kafka: Kafka, pairs: int) -> tu
 
 
 def comparison(row: Row, runs: Mapping[str, Sequence[Figures]]) -> Cells:
-    """Returns the cells of a row, of rounds by name of the implementation."""
+    """Return the cells of a row, of rounds by name of the implementation."""
     values = {name: numbers(runs[name], row.name) for name in (OURS, KAFKA, WITHOUT_LINGER)}
     cells = tuple(
         _cell(found, row.text) if found else _reason(runs[name], row.phase) for name, found in values.items()
@@ -153,7 +153,7 @@ def _judged(ours: Sequence[float], theirs: Sequence[float], *, higher_is_better:
 
 
 def verdict(ours: Sequence[float], theirs: Sequence[float], *, higher_is_better: bool) -> str:
-    """Returns ahead, behind, or level where the rounds of the two overlap."""
+    """Return ahead, behind, or level where the rounds of the two overlap."""
     our, their = spread(ours), spread(theirs)
     if our.most < their.least:
         return "behind" if higher_is_better else "ahead"

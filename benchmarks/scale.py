@@ -96,7 +96,7 @@ class ScaleRun:
         self._figures: Figures = {}
 
     def measure(self) -> Figures:
-        """Runs all phases; leaves no process behind."""
+        """Run all phases; leaves no process behind."""
         quorum = self._quorum
         phases = (
             ("create", self._create),
@@ -133,7 +133,7 @@ class ScaleRun:
     # Phases
 
     def _create(self) -> None:
-        """Requests of 2,000 partitions, one after the other. The time of a request ends with its response."""
+        """Request of 2,000 partitions, one after the other. The time of a request ends with its response."""
         epoch_before = describe_quorum(self._active_address()).leader_epoch
         processor_before = self._quorum.all_processor_seconds()
         seconds = 0.0
@@ -192,7 +192,7 @@ class ScaleRun:
         }
 
     def _write_until_snapshot(self, watch: SnapshotWatch) -> None:
-        """Writes large configs until the snapshot begins, and then nothing until its end."""
+        """Write large configs until the snapshot begins, and then nothing until its end."""
         deadline = time.monotonic() + SNAPSHOT_BOUND_SECONDS
         with Connection(self._active_address(), timeout_seconds=BOUND_SECONDS) as connection:
             number = 0
@@ -277,7 +277,7 @@ class ScaleRun:
         ]
 
     def _create_topics(self, topics: Sequence[CreatableTopic]) -> float:
-        """Creates topics, at another active controller if the first one loses its leadership. Returns the seconds."""
+        """Create topics, at another active controller if the first one loses its leadership. Returns the seconds."""
         request = create_topics(topics, timeout_seconds=BOUND_SECONDS)
         started, lost = time.perf_counter(), 0.0
         while time.perf_counter() - started < BOUND_SECONDS:
@@ -299,7 +299,7 @@ class ScaleRun:
         raise TimeoutError(f"did not commit in {BOUND_SECONDS:.0f} s")
 
     def _wait_until_quiet(self) -> None:
-        """Waits until the three use less than half a core together, as when nothing is asked of them."""
+        """Wait until the three use less than half a core together, as when nothing is asked of them."""
         deadline = time.monotonic() + BOUND_SECONDS
         while time.monotonic() < deadline:
             before = self._quorum.all_processor_seconds()
@@ -392,7 +392,7 @@ def measure_many_brokers(
     ports: tuple[int, ...],
     progress: Callable[[str], None],
 ) -> Figures:
-    """Measures on a fresh quorum without partitions; leaves no process behind."""
+    """Measure on a fresh quorum without partitions; leaves no process behind."""
     quorum = Quorum(implementation, directory, ports)
     figures: Figures = {}
     try:

@@ -91,7 +91,7 @@ def measure_scale(
     linger_ms: int | None,
     progress: Callable[[str], None],
 ) -> Iterator[tuple[int, Results]]:
-    """Yields each number of partitions, 0 for many brokers, with its figures: medians of the rounds."""
+    """Yield each number of partitions, 0 for many brokers, with its figures: medians of the rounds."""
     for size in (0, *sizes):
         runs: dict[str, list[Figures]] = {}
         heap = LARGE_HEAP if size >= LARGE_HEAP_SINCE else SMALL_HEAP

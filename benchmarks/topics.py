@@ -54,7 +54,7 @@ def forwarded(request: CreateTopicsRequest) -> EnvelopeRequest:
 
 
 def check_forwarded(response: EnvelopeResponse) -> None:
-    """Raises RuntimeError if the only topic of a forwarded request was refused."""
+    """Raise RuntimeError if the only topic of a forwarded request was refused."""
     if response.error_code is not ErrorCode.none or response.response_data is None:
         raise RuntimeError(f"the envelope was refused: {response.error_code.name}")
     api = APIS[ApiKey.CREATE_TOPICS]
@@ -65,7 +65,7 @@ def check_forwarded(response: EnvelopeResponse) -> None:
 
 
 def check_created(response: Any) -> None:
-    """Raises RuntimeError if the only topic of a request was refused."""
+    """Raise RuntimeError if the only topic of a request was refused."""
     (topic,) = response.topics
     if topic.error_code is not ErrorCode.none:
         raise RuntimeError(f"CreateTopics was refused: {topic.error_code.name}")

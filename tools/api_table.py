@@ -289,7 +289,7 @@ def _row(api: Api, captured: Mapping[int, str]) -> str:
         api.name,
         str(int(api.key)),
         versions,
-        _SERVED_BY[api.answered_by],
+        _SERVED_BY[api.handled_by],
         _needed(api.key),
         captured[api.key],
         f"{client}: {_link(test)}",

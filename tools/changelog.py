@@ -10,7 +10,7 @@ _HEADING = re.compile(r"^## \[([^\]]+)\]", re.MULTILINE)
 
 
 def section(text: str, version: str) -> str:
-    """Returns the text below the heading of a version, without it. Raises ValueError without one, or without text."""
+    """Return the text below the heading of a version, without it. Raises ValueError without one, or without text."""
     headings = list(_HEADING.finditer(text))
     for number, heading in enumerate(headings):
         if heading[1] == version:

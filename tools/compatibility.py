@@ -25,7 +25,7 @@ in runs of {day}:
 
 
 def table(reports: dict[str, dict[str, dict[str, int]]]) -> str:
-    """Returns the table; `reports` has the counts of passed and failed tests by release and counterpart."""
+    """Return the table; `reports` has the counts of passed and failed tests by release and counterpart."""
     rows = list(dict.fromkeys(name for report in reports.values() for name in report))
     lines = [
         "| | " + " | ".join(f"Kafka {version}" for version in reports) + " |",
@@ -45,7 +45,7 @@ def _cell(counts: dict[str, int]) -> str:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     files = {version: REPORTS / f"{version}.json" for version in RELEASES}
     missing = [version for version, file in files.items() if not file.exists()]
     if missing:

@@ -64,7 +64,7 @@ def write_checksums(directory: Path) -> None:
 
 
 def packed(files: Mapping[str, tuple[bytes, int]], modified_s: int) -> bytes:
-    """Returns a .tar.gz of files, by name their content and mode, that depends on nothing else."""
+    """Return a .tar.gz of files, by name their content and mode, that depends on nothing else."""
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, (content, mode) in sorted(files.items()):

@@ -184,7 +184,7 @@ def render_module(schema: Mapping[str, Any]) -> str:
     for name, struct_fields in structs:
         first_version = Versions.parse(schema["validVersions"]).low
         if older and any(
-            Versions.parse(one["versions"]).low > first_version for one in structs_of(schema)[name]
+            Versions.parse(field["versions"]).low > first_version for field in structs_of(schema)[name]
         ):
             raise NotImplementedError(f"{schema['name']}: struct {name} differs between versions")
         body += render_class(name, struct_fields, schema, newest)
@@ -296,7 +296,10 @@ def render_api_keys(
     lines += ['"""Key, name, lowest, highest and first flexible version (None: none is), listeners."""']
     lines += ["", "VERSIONS_LACKED: Final[dict[str, dict[ApiKey, int | None]]] = {"]
     for release, highest in older.items():
-        lines += [f'    "{release}": {{', *(f"        {member[key]}: {one}," for key, one in highest.items())]
+        lines += [
+            f'    "{release}": {{',
+            *(f"        {member[key]}: {level}," for key, level in highest.items()),
+        ]
         lines.append("    },")
     lines += [
         "}",
@@ -378,7 +381,9 @@ def generate(jars: Mapping[str, Path]) -> dict[Path, str]:
     """All generated files: path -> text. `jars`: directories by release."""
     if NEWEST_RELEASE not in jars:
         sys.exit(f"the jars of Kafka {NEWEST_RELEASE} are needed")
-    records = sorted(load_jar_schemas(jars[NEWEST_RELEASE], "metadata"), key=lambda one: int(one["apiKey"]))
+    records = sorted(
+        load_jar_schemas(jars[NEWEST_RELEASE], "metadata"), key=lambda schema: int(schema["apiKey"])
+    )
     messages = list(load_jar_schemas(jars[NEWEST_RELEASE], "message"))
     served = requests_of(messages)
     older: dict[str, Mapping[int, int | None]] = {}

@@ -14,7 +14,7 @@ from quorate_operator.runtime.local.stock_kafka import Kafka, find_kafka
 
 
 def kafka_here(version: str = KAFKA_VERSION) -> Kafka:
-    """Returns the Kafka of this machine, its jars fetched if need be. Raises KafkaUnavailableError."""
+    """Return the Kafka of this machine, its jars fetched if need be. Raises KafkaUnavailableError."""
     printed: set[str] = set()
 
     def tell_once(text: str) -> None:
@@ -27,7 +27,7 @@ def kafka_here(version: str = KAFKA_VERSION) -> Kafka:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default=KAFKA_VERSION, help="the release (default %(default)s)")
     options = parser.parse_args()

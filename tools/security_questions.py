@@ -218,7 +218,7 @@ class Tokens:
     hmacs: dict[int, bytes] = field(default_factory=dict)
 
     def ask(self, ask: Ask, number: int, question: Question, now_ms: Callable[[], int]) -> Response:
-        """Sends one of the three requests about tokens. Times are minutes from `now_ms`, or absolute."""
+        """Send one of the three requests about tokens. Times are minutes from `now_ms`, or absolute."""
         caller = Caller(**question["by"])
         if question["do"] == "create":
             return self._create(ask, number, question, caller)

@@ -405,7 +405,7 @@ def _listed(cluster: ClusterDescription, kind: NodeKind) -> dict[int, Registered
 
 
 def controllers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
-    """Returns the registered controllers by node id."""
+    """Return the registered controllers by node id."""
     return {
         node_id: _registered(NodeKind.CONTROLLER, node_id, registration)
         for node_id, registration in image.cluster.controllers.items()
@@ -413,7 +413,7 @@ def controllers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
 
 
 def brokers_of(image: MetadataImage) -> dict[int, RegisteredNode]:
-    """Returns the registered brokers by node id."""
+    """Return the registered brokers by node id."""
     return {
         node_id: _registered(NodeKind.BROKER, node_id, registration, fenced=registration.fenced)
         for node_id, registration in image.cluster.brokers.items()

@@ -254,7 +254,7 @@ class LiveImage:
         return self._feed.observer.leader_epoch
 
     def leader_since_ms(self, epoch: int) -> int | None:
-        """Returns a time at which the epoch's leader was elected already, in Unix milliseconds of its clock.
+        """Return a time at which the epoch's leader was elected already, in Unix milliseconds of its clock.
 
         It is the time of the epoch's first record, or of a later one if a snapshot replaced that. None if the image
         has no record of the epoch.

@@ -55,7 +55,7 @@ def export(
 
 
 def _target(context: typer.Context, cluster: str | None, secret: str | None) -> dict[str, Any]:
-    """Returns the fields that name the cluster. Raises UsageError."""
+    """Return the fields that name the cluster. Raises UsageError."""
     if cluster is not None:
         if secret is not None:
             raise UsageError("--secret is for bootstrapServers: give either --cluster or --secret")
@@ -83,7 +83,7 @@ def _target(context: typer.Context, cluster: str | None, secret: str | None) -> 
 async def _exported(
     admin: "AdminClient", target: dict[str, Any], *, topics: bool, users: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the manifests, and warnings about what they lack."""
+    """Return the manifests, and warnings about what they lack."""
     found: list[dict[str, Any]] = []
     warnings: list[str] = []
     if topics:
@@ -131,7 +131,7 @@ async def _users(admin: "AdminClient", target: dict[str, Any], warnings: list[st
 
 
 def _usable(manifests: Sequence[dict[str, Any]], warnings: list[str]) -> list[dict[str, Any]]:
-    """Returns the manifests that the operator would accept. Adds a warning for each of the others."""
+    """Return the manifests that the operator would accept. Adds a warning for each of the others."""
     from quorate_operator.models.manifests import ManifestError, load_entity
 
     usable = []

@@ -309,7 +309,7 @@ def _failures_reported() -> Iterator[None]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yields a function that returns whether Ctrl-C or SIGTERM arrived. An exception would break calls to the JVM."""
+    """Yield a function that returns whether Ctrl-C or SIGTERM arrived. An exception would break calls to the JVM."""
     arrived = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
@@ -353,7 +353,7 @@ def _spark(
 
 @contextmanager
 def _report_spark_failures() -> Iterator[None]:
-    """Reports a failure of Spark by its first line, without plans and JVM frames."""
+    """Report a failure of Spark by its first line, without plans and JVM frames."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark_quorate.jobs.session import spark_reason
@@ -375,7 +375,7 @@ def _settings(conf: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(to: str, format_: str | None = None, tables: str | None = None) -> "Sequence[Table]":
-    """Returns the tables to build. Raises LakeError for invalid options, before Spark is started."""
+    """Return the tables to build. Raises LakeError for invalid options, before Spark is started."""
     from pyspark_quorate.jobs.session import check_installed
 
     check_installed()

@@ -335,7 +335,7 @@ def _quorum_choice(
 
 
 def _write_directory_id(file: Path, result: FormatResult) -> None:
-    """Serves a caller that reads a file of this process, not its output: Kubernetes' termination log."""
+    """Serve a caller that reads a file of this process, not its output: Kubernetes' termination log."""
     directory_id = result.directories[0].directory_id
     try:
         file.write_text(uuid_to_text(directory_id) if directory_id else "")

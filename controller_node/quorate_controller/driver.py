@@ -179,7 +179,7 @@ class Driver:
     # ----------------------------------------------------------------------------------------- lifetime
 
     def start(self, peers: PeerTransport) -> None:
-        """Runs the first turn. From here on the node takes part in the quorum."""
+        """Run the first turn. From here on the node takes part in the quorum."""
         self._peers = peers
         self._apply(self._node.start(self._clock.now_ms()))
 
@@ -194,7 +194,7 @@ class Driver:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the turns and releases the disk immediately."""
+        """End the turns and release the disk immediately."""
         if self._stopped:
             return
         self._end_turns()
@@ -283,7 +283,7 @@ class Driver:
         return False
 
     def _apply(self, effects: Effects) -> None:
-        """Sends the effects of a turn and sets the timer for the next one."""
+        """Send the effects of a turn and set the timer for the next one."""
         assert self._peers is not None
         for note in effects.notes:
             level = logging.WARNING if note.is_warning else logging.INFO
@@ -293,11 +293,11 @@ class Driver:
         for send in effects.sends:
             self._peers.send(send)
         observers = []
-        for reply in effects.raft_responses:
-            if reply.is_for_observer:
-                observers.append(reply)
+        for outgoing in effects.raft_responses:
+            if outgoing.is_for_observer:
+                observers.append(outgoing)
             else:
-                self._reply(reply)
+                self._respond(outgoing)
         for response in effects.control_responses:
             _resolve(self._control_futures.pop(response.token, None), response.result)
         if observers:
@@ -312,15 +312,15 @@ class Driver:
             self._shut_down.set()
         self._schedule()
 
-    def _reply(self, reply: OutgoingRaftResponse) -> None:
-        _resolve(self._raft_futures.pop(reply.token, None), reply.response)
+    def _respond(self, outgoing: OutgoingRaftResponse) -> None:
+        _resolve(self._raft_futures.pop(outgoing.token, None), outgoing.response)
 
     def _respond_to_observers(self) -> Generator[StepResult, None, None]:
         """Respond to observers, behind the responses to others, and in passes between which others are served."""
         while self._for_observers:
             yield StepResult.LATER
             for _ in range(min(OBSERVERS_AT_ONCE, len(self._for_observers))):
-                self._reply(self._for_observers.popleft())
+                self._respond(self._for_observers.popleft())
 
     def _schedule(self) -> None:
         if self._turn_handle is not None or self._stopped:
@@ -452,7 +452,7 @@ class Driver:
 
 
 def _resolve(future: Future[Any] | None, result: object) -> None:
-    """Resolves the future of a request, unless its client has gone."""
+    """Resolve the future of a request, unless its client has gone."""
     if future is None or future.done():
         return
     if isinstance(result, Exception):

@@ -84,7 +84,7 @@ def _load_policy(key: str, name: str, properties: Mapping[str, str]) -> Any:
 
 
 def run(config: ControllerConfig) -> None:
-    """Runs a controller until SIGTERM or SIGINT.
+    """Run a controller until SIGTERM or SIGINT.
 
     Raises:
         StartError: a listener cannot be bound, its key store or trust store can't be used, or a policy or a library
@@ -104,7 +104,7 @@ class _Process:
         self._failure: Exception | None = None
 
     async def serve(self) -> None:
-        """Serves from opening the disk until the process has left the quorum."""
+        """Serve from opening the disk until the process has left the quorum."""
         config = self._config
         for note in config.notes:
             log.info("config_without_effect", extra={"facts": {"note": note}})

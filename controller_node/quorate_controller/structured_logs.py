@@ -279,7 +279,7 @@ class ProcessLoggers:
         return {name: _kafka_name(_effective_level(name)) for name in sorted(names)}
 
     def set_level(self, name: str, level: str | None) -> None:
-        """Sets a level; with None the logger takes that of its parent."""
+        """Set a level; with None the logger takes that of its parent."""
         logging.getLogger(name).setLevel(logging.NOTSET if level is None else _LEVELS[level])
         log.warning("log_level_changed", extra={"facts": {"changed_logger": name, "to": level or "unset"}})
 

@@ -40,12 +40,12 @@ class QuorumFacts:
 
 
 def initial_controllers(voters: Sequence[Voter]) -> str:
-    """Returns the argument of `--initial-controllers`: `id@host:port:directory-id`, separated by commas."""
+    """Return the argument of `--initial-controllers`: `id@host:port:directory-id`, separated by commas."""
     return ",".join(f"{voter.node_id}@{voter.advertised}:{voter.directory_id}" for voter in voters)
 
 
 def quorum_properties(quorum: QuorumFacts) -> dict[str, str]:
-    """Returns how a node finds the quorum: a dynamic one by bootstrap servers, a static one by its voters."""
+    """Return how a node finds the quorum: a dynamic one by bootstrap servers, a static one by its voters."""
     properties = {"controller.listener.names": quorum.listener.name}
     if quorum.dynamic:
         servers = ",".join(f"{voter.contact}" for voter in quorum.voters)
@@ -60,7 +60,7 @@ def listener_properties(
     advertised: Mapping[str, Address],
     others: Mapping[str, str],
 ) -> dict[str, str]:
-    """Returns the properties of the node's own listeners: by name, where each is bound and what it advertises.
+    """Return the properties of the node's own listeners: by name, where each is bound and what it advertises.
 
     `others` are listeners of other nodes that it talks to, with their security protocols.
     """
@@ -75,12 +75,12 @@ def listener_properties(
 
 
 def internal_topic_copies(broker_count: int) -> int:
-    """Returns the replication factor of Kafka's internal topics: three, or the number of brokers if that is less."""
+    """Return the replication factor of Kafka's internal topics: three, or the number of brokers if that is less."""
     return max(1, min(3, broker_count))
 
 
 def internal_topic_properties(broker_count: int) -> dict[str, str]:
-    """Returns the properties for `internal_topic_copies`, which brokers read when they create a topic."""
+    """Return the properties for `internal_topic_copies`, which brokers read when they create a topic."""
     copies = str(internal_topic_copies(broker_count))
     in_sync = str(max(1, internal_topic_copies(broker_count) - 1))
     return {
@@ -94,7 +94,7 @@ def internal_topic_properties(broker_count: int) -> dict[str, str]:
 
 
 def directory_properties(directories: Sequence[str]) -> dict[str, str]:
-    """Returns the properties of a node with these log directories. The first one has the metadata log."""
+    """Return the properties of a node with these log directories. The first one has the metadata log."""
     if len(directories) == 1:
         return {LOG_DIRS: directories[0]}
     return {LOG_DIRS: ",".join(directories), METADATA_LOG_DIR: directories[0]}
@@ -105,7 +105,7 @@ def _endpoints(listeners: Sequence[Listener], addresses: Mapping[str, Address]) 
 
 
 def render_properties(properties: Mapping[str, str], comment: str) -> str:
-    """Returns the text of a .properties file; `comment` is its first line."""
+    """Return the text of a .properties file; `comment` is its first line."""
     return f"# {comment}\n{format_properties(properties, is_plain=True)}"
 
 

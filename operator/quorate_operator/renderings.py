@@ -46,7 +46,7 @@ _OF_CONTAINER: Final = frozenset(
 
 
 def rendered_properties(properties: Mapping[str, str]) -> dict[str, Value]:
-    """Returns a node's properties, without the values of those that may be secret."""
+    """Return a node's properties, without the values of those that may be secret."""
     return {
         name: _shown(value) if _is_public(name) else _withheld(value) for name, value in properties.items()
     }
@@ -57,7 +57,7 @@ def _is_public(name: str) -> bool:
 
 
 def rendered_secrets(fingerprints: str) -> dict[str, Value]:
-    """Returns the Secrets by name, from the part `secrets` of `security.secret_revision`."""
+    """Return the Secrets by name, from the part `secrets` of `security.secret_revision`."""
     by_secret: dict[str, dict[str, str]] = {}
     for name, fingerprint in json.loads(fingerprints).items():
         secret, _, key = name.partition("/")
@@ -66,14 +66,14 @@ def rendered_secrets(fingerprints: str) -> dict[str, Value]:
 
 
 def rendered_resources(resources: Mapping[str, Any]) -> dict[str, Value]:
-    """Returns requests and limits of a node's container, with their names in the template."""
+    """Return requests and limits of a node's container, with their names in the template."""
     return _all_shown("template.resources", resources)
 
 
 def rendered_pod(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, Value]:
-    """Returns the fields of a pod: of `spec` as revisions are made of it, with `container` and `sidecars`."""
+    """Return the fields of a pod: of `spec` as revisions are made of it, with `container` and `sidecars`."""
     found = _all_shown("template.labels", labels) | _all_shown("template.annotations", annotations)
     for field, content in spec.items():
         if field == "container":
@@ -125,7 +125,7 @@ def _members(path: str, content: object) -> Iterator[tuple[str, object]]:
 
 
 def _names(members: Sequence[object]) -> list[str]:
-    """Returns `.NAME` for members that have names, each another, and `[PLACE]` otherwise."""
+    """Return `.NAME` for members that have names, each another, and `[PLACE]` otherwise."""
     names = [member.get("name") if isinstance(member, Mapping) else None for member in members]
     if None in names or len(set(map(str, names))) < len(names):
         return [f"[{place}]" for place in range(len(members))]

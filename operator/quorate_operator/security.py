@@ -60,15 +60,15 @@ class SecretFiles:
         return f"{self.root}/{secret_name}"
 
     def path(self, secret_name: str, key: str) -> str:
-        """Returns where the file of a key is, for what Kafka reads from a file only."""
+        """Return where the file of a key is, for what Kafka reads from a file only."""
         return f"{self.directory(secret_name)}/{key}"
 
     def variable(self, secret_name: str, key: str) -> str:
-        """Returns the reference to a value of a Secret for a node's properties."""
+        """Return the reference to a value of a Secret for a node's properties."""
         return directory_variable(self.directory(secret_name), key)
 
     def of(self, secret_name: str) -> Callable[[str], str]:
-        """Returns `variable` of one Secret."""
+        """Return `variable` of one Secret."""
         return partial(self.variable, secret_name)
 
     def has(self, secret_name: str, key: str) -> bool:
@@ -76,7 +76,7 @@ class SecretFiles:
 
 
 def node_properties(node: DesiredNode, controllers: Listener, files: SecretFiles) -> dict[str, str]:
-    """Returns the properties of a node's own listeners and, for a broker, of a client of the controllers' one."""
+    """Return the properties of a node's own listeners and, for a broker, of a client of the controllers' one."""
     found: dict[str, str] = {}
     for place, listener in enumerate(node.listeners):
         found |= _server_properties(listener, files, logs_in=place == 0)
@@ -93,12 +93,12 @@ def node_properties(node: DesiredNode, controllers: Listener, files: SecretFiles
 
 
 def directory_variable(directory: str, file: str) -> str:
-    """Returns the reference to the content of a file for a node's properties."""
+    """Return the reference to the content of a file for a node's properties."""
     return f"${{directory:{directory}:{file}}}"
 
 
 def keys_in_use(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Returns the keys that a node reads by the name of the Secret: properties refer to it, or have its path."""
+    """Return the keys that a node reads by the name of the Secret: properties refer to it, or have its path."""
     return _keys_of(properties, (file for oauth in _oauths(node) for file in oauth_files(oauth).values()))
 
 
@@ -118,20 +118,20 @@ def _oauths(node: DesiredNode) -> Iterator[OAuth]:
 
 
 def java_options(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the options of Java that a stock node needs: Kafka uses a URL of OAUTHBEARER only if one allows it."""
+    """Return the options of Java that a stock node needs: Kafka uses a URL of OAUTHBEARER only if one allows it."""
     urls = _urls_of_issuers(properties)
     return (f"-D{ALLOWED_URLS}={urls}",) if urls else ()
 
 
 def _urls_of_issuers(properties: Mapping[str, str]) -> str:
-    """Returns the value of `ALLOWED_URLS` for these properties: in Python, a controller reads it as a property."""
+    """Return the value of `ALLOWED_URLS` for these properties: in Python, a controller reads it as a property."""
     return ",".join(
         sorted({value for key, value in properties.items() if key.endswith((_JWKS_URL, TOKEN_URL))})
     )
 
 
 def fingerprints(used: Mapping[str, Iterable[str]], secrets: Mapping[str, Secret]) -> dict[str, str]:
-    """Returns fingerprints of the values of these keys, as far as the values are known."""
+    """Return fingerprints of the values of these keys, as far as the values are known."""
     return {
         f"{name}/{key}": secrets[name].fingerprint(key)
         for name, keys in sorted(used.items())
@@ -143,7 +143,7 @@ def fingerprints(used: Mapping[str, Iterable[str]], secrets: Mapping[str, Secret
 def secret_revision(
     node: DesiredNode, controllers: Listener, secrets: Mapping[str, Secret]
 ) -> dict[str, str]:
-    """Returns the parts of a node's revision that change with the values that only a start reads from Secrets."""
+    """Return the parts of a node's revision that change with the values that only a start reads from Secrets."""
     secured = node_properties(node, controllers, SecretFiles(root="", secrets=secrets))
     # Kafka reads a changed key set again by itself.
     trusted = (oauth.trusted_secret_name for oauth in _oauths(node))
@@ -160,7 +160,7 @@ def secret_revision(
 
 
 def _read_at_start(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties whose files a running node does not follow. Quorate's controllers follow stores."""
+    """Return the properties whose files a running node does not follow. Quorate's controllers follow stores."""
     if node.implementation is not Implementation.PYTHON:
         return dict(properties)
     stores = tuple(f"{_prefix(listener)}ssl." for listener in node.listeners)
@@ -168,7 +168,7 @@ def _read_at_start(node: DesiredNode, properties: Mapping[str, str]) -> dict[str
 
 
 def add_scram_arguments(mechanism: str, users: Secret) -> list[str]:
-    """Returns arguments of kafka-storage format, with passwords: for a file that it reads (`@FILE`)."""
+    """Return arguments of kafka-storage format, with passwords: for a file that it reads (`@FILE`)."""
     return [
         argument
         for user, password in sorted(users.values.items())
@@ -179,7 +179,7 @@ def add_scram_arguments(mechanism: str, users: Secret) -> list[str]:
 def client_properties(
     listener: Listener, secrets: Mapping[str, Secret], login: tuple[str, str, str] | None = None
 ) -> dict[str, str]:
-    """Returns Kafka's client properties for a listener, with secrets in them.
+    """Return Kafka's client properties for a listener, with secrets in them.
 
     `login` is mechanism, user and password; without it, the client logs in as the nodes do. Where clients may show a
     certificate, it shows that of the listener. What is missing in the Secrets is left out.
@@ -205,7 +205,7 @@ def client_properties(
 def security_config(
     listener: Listener, secrets: Mapping[str, Secret], names: Mapping[str, str] | None = None
 ) -> SecurityConfig:
-    """Returns how the operator connects to a listener; see `client_properties`.
+    """Return how the operator connects to a listener; see `client_properties`.
 
     `names` are the names that certificates must have, by host, where they differ from the host. Without the Secrets,
     no connection can be made, and nothing is sent. With tokens alone, the operator does not log in (`sasl` is None).
@@ -224,7 +224,7 @@ def security_config(
 
 
 def client_security(security: ClientSecurity | None, values: Mapping[str, str]) -> SecurityConfig:
-    """Returns how the operator connects to brokers that it does not run; `values` are those of the Secret.
+    """Return how the operator connects to brokers that it does not run; `values` are those of the Secret.
 
     Unlike client properties, these values can't name a file or an address.
 
@@ -291,7 +291,7 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
 
 
 def _oauth_properties(prefix: str, oauth: OAuth, files: SecretFiles) -> dict[str, str]:
-    """Returns how the tokens of clients are checked. Nodes do not log in with tokens themselves."""
+    """Return how the tokens of clients are checked. Nodes do not log in with tokens themselves."""
     jwks_url, options = oauth.jwks_url, {}
     if jwks_url is None:
         assert oauth.jwks_secret_name is not None, "keys come from a URL or a Secret"

@@ -23,7 +23,7 @@ def read_bounded(path: Path, size_bytes_max: int) -> bytes:
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Returns where files are kept that can be made again: `$XDG_CACHE_HOME/quorate`, else `~/.cache/quorate`."""
+    """Return where files are kept that can be made again: `$XDG_CACHE_HOME/quorate`, else `~/.cache/quorate`."""
     base = environment.get("XDG_CACHE_HOME", "")
     # The specification of these directories says to ignore a relative path.
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "quorate"

@@ -5,7 +5,7 @@ import logging
 
 
 def printable(text: str) -> str:
-    """Returns a text without characters that end a line or that a terminal obeys, such as U+0085 and U+009B.
+    """Return a text without characters that end a line or that a terminal obeys, such as U+0085 and U+009B.
 
     They are written as JSON writes them, so that JSON stays the same JSON.
     """

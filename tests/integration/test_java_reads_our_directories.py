@@ -60,7 +60,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
 
 
 def live(cluster: Cluster) -> None:
-    """Records of many kinds: topics with configs, some deleted; producer ids; broker configs."""
+    """Record of many kinds: topics with configs, some deleted; producer ids; broker configs."""
     done = cluster.tool(
         "kafka-configs",
         "--alter",

@@ -50,7 +50,7 @@ def start(quorum: AddressedQuorum, wait_for: str) -> str:
 
 
 async def unknown_for_s(broker: str) -> list[float]:
-    """Creates topics one by one; for how long the broker does not know each after it said that it created it."""
+    """Create topics one by one; for how long the broker does not know each after it said that it created it."""
     waited = []
     async with AdminClient(bootstrap_servers=[broker], retries=0) as client:
         for number in range(TOPICS):

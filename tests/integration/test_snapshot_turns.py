@@ -82,7 +82,7 @@ def in_turn(events: Iterable[Event]) -> list[Written]:
 
 
 async def write_while(cluster: Cluster, goes_on: asyncio.Event) -> None:
-    """Sets the configs of many groups, then one of them again and again, so that there is always something new."""
+    """Set the configs of many groups, then one of them again and again, so that there is always something new."""
     async with AdminClient(bootstrap_controllers=cluster.bootstrap_controllers.split(",")) as client:
         for first in range(0, GROUPS, GROUPS_PER_REQUEST):
             op = AlterConfigOp(name="consumer.session.timeout.ms", value="50000")

@@ -17,7 +17,7 @@ TIMEOUT_S = 60
 
 
 def succeeds(cluster: Cluster, name: str, *arguments: str, text: str | None = None) -> str:
-    """Runs a tool that has to end with 0; what it printed."""
+    """Run a tool that has to end with 0; what it printed."""
     done = cluster.tool(name, *arguments, text=text)
     assert done.returncode == 0, f"{name} {arguments}: {done.stdout}{done.stderr}"
     return done.stdout

@@ -24,8 +24,8 @@ TIMEOUT_S = 60
 Object = dict[str, Any]
 
 
-class Answer(NamedTuple):
-    """The answer of the API server; `message` is the text of a refusal."""
+class ApiResponse(NamedTuple):
+    """The response of the API server; `message` is the text of a refusal."""
 
     status: int
     body: Object
@@ -47,7 +47,7 @@ class Api:
 
     def send(
         self, method: str, path: str, body: Object | None = None, kind: str = "application/json"
-    ) -> Answer:
+    ) -> ApiResponse:
         """One request; `path` begins with a slash and has the query."""
         request = urllib.request.Request(
             self._url + path,
@@ -57,20 +57,20 @@ class Api:
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._context) as response:
-                return Answer(response.status, json.load(response))
+                return ApiResponse(response.status, json.load(response))
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, json.load(error))
+                return ApiResponse(error.code, json.load(error))
 
-    def create(self, namespace: str, item: Object) -> Answer:
+    def create(self, namespace: str, item: Object) -> ApiResponse:
         """Create a resource; unknown fields are refused, as kubectl asks for."""
         return self.send("POST", f"{path_of(namespace, item['kind'])}?fieldValidation=Strict", item)
 
-    def change(self, namespace: str, kind: str, name: str, spec: Object) -> Answer:
+    def change(self, namespace: str, kind: str, name: str, spec: Object) -> ApiResponse:
         """Merge into a resource's spec."""
         return self.send("PATCH", f"{path_of(namespace, kind)}/{name}", {"spec": spec}, MERGE)
 
-    def change_status(self, namespace: str, kind: str, name: str, status: Object) -> Answer:
+    def change_status(self, namespace: str, kind: str, name: str, status: Object) -> ApiResponse:
         """Merge into a resource's status."""
         return self.send("PATCH", f"{path_of(namespace, kind)}/{name}/status", {"status": status}, MERGE)
 
@@ -85,7 +85,7 @@ Kubectl = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def kubectl(api_server: ApiServer) -> Kubectl:
-    """Runs kubectl with all rights and returns what it prints."""
+    """Run kubectl with all rights and return what it prints."""
     program = api_server.programs.kubectl
     if program is None:
         missing("kubernetes", "kubectl is missing: run `make control-plane`, which builds it")

@@ -84,12 +84,12 @@ def error_codes(entity: Any) -> set[ErrorCode]:
         if isinstance(value, ErrorCode):
             codes.add(value)
         elif field.struct is not None and value is not None:
-            for one in value if field.is_array else (value,):
-                codes |= error_codes(one)
+            for item in value if field.is_array else (value,):
+                codes |= error_codes(item)
     return codes
 
 
-async def answer_or_arrival(rig: Any, client: Any) -> Any:
+async def response_or_arrival(rig: Any, client: Any) -> Any:
     """The response, or None once the node has the request. The listener answers requests that raft can't read."""
     response = asyncio.ensure_future(client.receive())
     arrival = asyncio.ensure_future(rig.node.requests(1))

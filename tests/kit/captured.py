@@ -53,7 +53,7 @@ def decode_response(api: Api, version: int, response: bytes) -> tuple[int, Any]:
     """The correlation id and the body of a response, without its frame's length.
 
     Raises:
-        ProtocolError: it is none of this version.
+        ProtocolError: it is not of this version.
     """
     correlation_id, offset = read_response_header(response, api.response_header_version(version))
     return correlation_id, decode(api.response_class(version), response, offset)

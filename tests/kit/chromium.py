@@ -223,7 +223,7 @@ class Served:
 
 @pytest_asyncio.fixture
 async def serve() -> AsyncIterator[Callable[..., Any]]:
-    """Starts a status page on a free port; `token` allows more than reading."""
+    """Start a status page on a free port; `token` allows more than reading."""
     pages: list[StatusPage] = []
 
     async def start(token: str | None = None) -> Served:

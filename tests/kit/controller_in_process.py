@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def running(config: ControllerConfig) -> AsyncIterator[tuple[Driver, ControllerServer]]:
-    """Runs a controller as its process does, and asserts at the end that no turn failed."""
+    """Run a controller as its process does, and assert at the end that no turn failed."""
     clock, counters, rng = Clock(), RequestCounters(), random.Random(config.node_id)
     node = open_node(config, file_system=OsFileSystem(), rng=rng, clock=clock.now_ms)
     failures: list[Exception] = []

@@ -32,7 +32,7 @@ class LoneQuorum:
 def write_controller_properties(
     directory: Path, more: Mapping[str, str] = BOOTSTRAP_SERVERS, *, node_id: int = 3000
 ) -> Path:
-    """Writes `controller.properties` of a node whose data lies in `data` beside it. Returns the file."""
+    """Write `controller.properties` of a node whose data lies in `data` beside it. Returns the file."""
     path = directory / "controller.properties"
     properties = {
         "process.roles": "controller",

@@ -105,9 +105,9 @@ class Network:
 
         self._loop.do(lead())
 
-    def swap(self, one: Forwarder, other: Forwarder, *, cut: bool = True) -> None:
+    def swap(self, first: Forwarder, other: Forwarder, *, cut: bool = True) -> None:
         """Exchange what two addresses lead to."""
-        self.lead([(one, other.target), (other, one.target)], cut=cut)
+        self.lead([(first, other.target), (other, first.target)], cut=cut)
 
     def refuse(self, *forwarders: Forwarder) -> None:
         """Have addresses refuse connections."""

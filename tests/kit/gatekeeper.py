@@ -12,7 +12,7 @@ from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.planning.cluster import Address, KafkaFacts
 from quorate_operator.planning.steps import KafkaAction
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class Gatekeeper:
@@ -26,10 +26,10 @@ class Gatekeeper:
         host, _, port = self.cluster.address(node_id).rpartition(":")
         return Address(host, int(port))
 
-    def run(self, work: Callable[[KafkaGateway], Awaitable[_Answer]]) -> _Answer:
+    def run(self, work: Callable[[KafkaGateway], Awaitable[_Result]]) -> _Result:
         """Work with a gateway that has just been started."""
 
-        async def work_and_close() -> _Answer:
+        async def work_and_close() -> _Result:
             gateway = KafkaGateway()
             try:
                 return await work(gateway)
@@ -38,7 +38,7 @@ class Gatekeeper:
 
         return asyncio.run(work_and_close())
 
-    async def look(
+    async def observe(
         self, gateway: KafkaGateway, *draining: int, loggers: Mapping[int, frozenset[str]] | None = None
     ) -> KafkaFacts | None:
         """The facts that the running nodes report, with the levels of these loggers."""
@@ -47,25 +47,25 @@ class Gatekeeper:
             for node_id in (*self.cluster.controllers, *self.cluster.brokers)
             if self.cluster.runs(node_id)
         }
-        controllers = {one: at for one, at in running.items() if one in self.cluster.controllers}
-        brokers = {one: at for one, at in running.items() if one in self.cluster.brokers}
+        controllers = {node_id: at for node_id, at in running.items() if node_id in self.cluster.controllers}
+        brokers = {node_id: at for node_id, at in running.items() if node_id in self.cluster.brokers}
         return await gateway.observe(controllers, brokers, frozenset(draining), loggers or {})
 
     def facts(self, *draining: int) -> KafkaFacts:
         """The facts that are known now."""
 
-        def look() -> KafkaFacts | None:
-            return self.run(lambda gateway: self.look(gateway, *draining))
+        def observed() -> KafkaFacts | None:
+            return self.run(lambda gateway: self.observe(gateway, *draining))
 
         return eventually(
-            look, START_TIMEOUT_S, "a leader", lambda: self.cluster.describe("no leader answers")
+            observed, START_TIMEOUT_S, "a leader", lambda: self.cluster.describe("no leader answers")
         )
 
     def apply(self, *actions: KafkaAction) -> None:
         """Do steps, by an operator that was started for them."""
 
         async def do(gateway: KafkaGateway) -> None:
-            await self.look(gateway)
+            await self.observe(gateway)
             for action in actions:
                 await gateway.apply(action)
 

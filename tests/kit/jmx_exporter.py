@@ -15,7 +15,7 @@ FETCH_TIMEOUT_S: Final = 300
 
 
 def agent_jar() -> Path | None:
-    """Returns the agent, which Maven fetches once; None without Maven, or if it can't be fetched."""
+    """Return the agent, which Maven fetches once; None without Maven, or if it can't be fetched."""
     found = re.search(r"^ARG JMX_EXPORTER_VERSION=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     artifact, version = "jmx_prometheus_javaagent", found[1]

@@ -59,7 +59,7 @@ def without_cert_manager(api_client: kubernetes.client.ApiClient) -> None:
 
 
 def kubectl_quorate(server: ApiServer, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs `kubectl quorate` against the API server."""
+    """Run `kubectl quorate` against the API server."""
     return subprocess.run(
         [
             *(sys.executable, "-m", "quorate.kubectl", *arguments),
@@ -145,7 +145,7 @@ def _is_served(client: kubernetes.client.ApiClient, spec: Object) -> bool:
 
 @pytest.fixture(scope="session")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs helm with a home of its own; skips without helm."""
+    """Run helm with a home of its own; skips without helm."""
     built = cache(os.environ) / "bin" / "helm"
     program = str(built) if built.is_file() else shutil.which("helm")
     if program is None:

@@ -152,7 +152,7 @@ def _until(history: Sequence[Operation], end: float) -> list[Operation]:
 def _described(
     key: str, prefix: Sequence[Operation], end: float, model: Model[StateT], configurations_max: int
 ) -> Violation:
-    """Removes the responses of the last moment, one after the other, until an order explains the others."""
+    """Remove the responses of the last moment, one after the other, until an order explains the others."""
     last = [operation for operation in prefix if operation.returned_at == end]
     known = list(prefix)
     order: Sequence[Operation] | None = None

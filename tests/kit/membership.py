@@ -51,13 +51,13 @@ def quorate(
 
 
 def succeeded(ran: subprocess.CompletedProcess[str]) -> str:
-    """Returns the output of a command. Fails if its exit code is not 0."""
+    """Return the output of a command. Fails if its exit code is not 0."""
     assert ran.returncode == 0, f"{ran.args[-6:]} ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
     return ran.stdout
 
 
 def refused(ran: subprocess.CompletedProcess[str]) -> str:
-    """Returns the error output of a command. Fails if its exit code is 0, or if there is a traceback."""
+    """Return the error output of a command. Fails if its exit code is 0, or if there is a traceback."""
     assert ran.returncode == 1, f"{ran.args[-6:]} ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
     assert "Traceback" not in ran.stderr
     return ran.stdout + ran.stderr
@@ -117,7 +117,7 @@ class Membership(Cluster):
         """Wait until the leader sees a node, with the directory that it has, fetch the end of the log."""
         directory_id = self.directory_id(node_id)
 
-        def look() -> bool:
+        def has_fetched() -> bool:
             assert self.runs(node_id), self.describe(f"{node_id} ended")
             quorum = self.quorum()
             return quorum is not None and any(
@@ -126,7 +126,7 @@ class Membership(Cluster):
                 for observer in quorum.observers
             )
 
-        eventually(look, START_TIMEOUT_S, f"{node_id} to follow", lambda: self.describe(self.quorum()))
+        eventually(has_fetched, START_TIMEOUT_S, f"{node_id} to follow", lambda: self.describe(self.quorum()))
 
     def metadata_quorum(
         self, *arguments: str, config: Path | None = None
@@ -208,8 +208,8 @@ class Membership(Cluster):
         self.await_leader()
         voters = self.voters()
         self.join(*(node_id for node_id in node_ids if node_id not in voters))
-        for one in voters.keys() - set(node_ids):
-            self.remove(one, voters[one])
+        for node_id in voters.keys() - set(node_ids):
+            self.remove(node_id, voters[node_id])
         self.await_voters(*node_ids)
         return self
 
@@ -252,7 +252,7 @@ def _resign(cluster: Cluster, leader: int, rivals: Collection[int]) -> None:
     """Have a leader hand over, but not to `rivals`.
 
     It names its successors by how far they have fetched (KIP-595), and the first nearly always wins: the
-    rivals are suspended until they are behind, and go on once the leader has resigned.
+    rivals are suspended until they are behind, and continue once the leader has resigned.
     """
 
     def are_behind() -> bool:
@@ -260,7 +260,7 @@ def _resign(cluster: Cluster, leader: int, rivals: Collection[int]) -> None:
         assert quorum is not None, cluster.describe(f"{leader} does not lead any more")
         ends = {voter.node_id: voter.log_end_offset for voter in quorum.voters}
         behind = max((ends[rival] for rival in rivals), default=-1)
-        return all(end > behind for one, end in ends.items() if one not in rivals)
+        return all(end > behind for node_id, end in ends.items() if node_id not in rivals)
 
     with cluster.frozen(rivals):
         eventually(are_behind, PROGRESS_TIMEOUT_S, f"{rivals} to be behind")

@@ -102,7 +102,8 @@ def content(image: ImageState) -> dict[str, list[str]]:
     """An image as sorted records by kind, so that a difference can be read."""
     records = sorted(image_to_records(image), key=_kind)
     return {
-        kind: sorted(repr(_normalized(one)) for one in of_kind) for kind, of_kind in groupby(records, _kind)
+        kind: sorted(repr(_normalized(record)) for record in of_kind)
+        for kind, of_kind in groupby(records, _kind)
     }
 
 
@@ -128,10 +129,15 @@ def assert_snapshots_hold(partitions: Sequence[Path]) -> None:
     reference = min(partitions, key=start_offset)
     first, last = start_offset(reference), end_offset(reference)
     snapshots = sorted(
-        (one for path in partitions for one in snapshots_in(path) if first <= one.end_offset <= last),
-        key=lambda one: one.end_offset,
+        (
+            snapshot
+            for path in partitions
+            for snapshot in snapshots_in(path)
+            if first <= snapshot.end_offset <= last
+        ),
+        key=lambda snapshot: snapshot.end_offset,
     )
-    images = images_of(reference, [one.end_offset for one in snapshots])
+    images = images_of(reference, [snapshot.end_offset for snapshot in snapshots])
     for snapshot, image in zip(snapshots, images, strict=True):
         if not snapshot.image().same_as(image):
             assert content(snapshot.image()) == content(image), (
@@ -147,13 +153,13 @@ def _replay(image: MetadataImage, batch: RecordBatch) -> None:
     image.commit(image.end_offset)
 
 
-def _assert_same_batches(one: Path, other: Path, until: int) -> None:
-    begin = max(start_offset(one), start_offset(other))
+def _assert_same_batches(first: Path, other: Path, until: int) -> None:
+    begin = max(start_offset(first), start_offset(other))
     ours, theirs = (
-        [batch for batch in batches_in(path) if begin <= batch.base_offset < until] for path in (one, other)
+        [batch for batch in batches_in(path) if begin <= batch.base_offset < until] for path in (first, other)
     )
     for mine, yours in zip(ours, theirs, strict=True):
-        assert mine == yours, f"{one} and {other} have different batches at {mine.base_offset}"
+        assert mine == yours, f"{first} and {other} have different batches at {mine.base_offset}"
 
 
 def _kind(record: MetadataRecord) -> str:

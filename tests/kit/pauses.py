@@ -18,7 +18,7 @@ class RecordPause(Protocol):
 
 @pytest.fixture
 def record_pause(record_property: Callable[[str, object], None]) -> RecordPause:
-    """Records longest pauses; `what` was acknowledged."""
+    """Record longest pauses; `what` was acknowledged."""
 
     def record(pause_s: float, what: str = "topics", *, max_s: float = PAUSE_S_MAX) -> None:
         record_property(f"{_PROPERTY}{what}", round(pause_s, 3))

@@ -24,7 +24,7 @@ _QUICK_ELECTIONS = {
 
 @pytest.fixture
 def new_quorum(tmp_path: Path) -> Iterator[NewQuorum]:
-    """Makes quorums of our controllers, which run; `config` is for all of them."""
+    """Make quorums of our controllers, which run; `config` is for all of them."""
     names = (f"quorum-{number}" for number in count())
     with ExitStack() as closing:
 
@@ -70,13 +70,13 @@ class Changes(Worker):
 
 @pytest.fixture
 def changing() -> Callable[[Cluster], Changes]:
-    """Makes a context in which a cluster is changed without pause; `acknowledged` counts."""
+    """Make a context in which a cluster is changed without pause; `acknowledged` counts."""
     return Changes
 
 
 @pytest.fixture
 def change() -> Callable[[Cluster, int], None]:
-    """Makes this number of changes to a cluster."""
+    """Make this number of changes to a cluster."""
 
     def make(cluster: Cluster, changes: int) -> None:
         async def make_all() -> None:

@@ -70,11 +70,11 @@ class Situation:
         return plan(self.desired, self.observed, now_ms)
 
     def due(self, now_ms: int = NOW_MS) -> tuple[Action, ...]:
-        """Returns the actions that are due."""
+        """Return the actions that are due."""
         return self.plan(now_ms).due
 
     def waits(self, now_ms: int = NOW_MS) -> str:
-        """Returns the reasons to wait, one per line."""
+        """Return the reasons to wait, one per line."""
         return "\n".join(wait.reason for wait in self.plan(now_ms).waits)
 
     def refusals(self) -> dict[str, str]:
@@ -144,7 +144,7 @@ class Situation:
         return situation
 
     def kafka(self, **changes: Any) -> "Situation":
-        """Fields of what Kafka tells."""
+        """Changed fields of what Kafka reports."""
         assert self.observed.kafka is not None
         return self._telling(replace(self.observed.kafka, **changes))
 
@@ -162,7 +162,7 @@ class Situation:
 
     def no_voter(self, node_id: int) -> "Situation":
         """One voter less."""
-        return self.quorum(voters={key: one for key, one in self._voters().items() if key != node_id})
+        return self.quorum(voters={key: voter for key, voter in self._voters().items() if key != node_id})
 
     def observer(self, node_id: int, **changes: Any) -> "Situation":
         """A controller that runs as an observer."""
@@ -194,7 +194,11 @@ class Situation:
     def unregistered(self, node_id: int) -> "Situation":
         """A registration less."""
         assert self.observed.kafka is not None
-        kept = {key: one for key, one in self.observed.kafka.registrations.items() if key != node_id}
+        kept = {
+            key: registration
+            for key, registration in self.observed.kafka.registrations.items()
+            if key != node_id
+        }
         return self.kafka(registrations=kept)
 
     def finalized(self, **levels: int) -> "Situation":

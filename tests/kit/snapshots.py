@@ -38,7 +38,7 @@ LEVELS = {"metadata.version": 30, **default_levels(30)}
 FEATURES = {
     "metadata.version": (7, 30),
     "kraft.version": (0, 1),
-    **{name: (0, one) for name, one in default_levels(30).items()},
+    **{name: (0, level) for name, level in default_levels(30).items()},
 }
 GHOST_FEATURES = {**FEATURES, "metadata.version": (7, 27)}
 CONTROLLERS, BROKERS = (3000, 3001, 3002), (0, 1, 2)
@@ -148,18 +148,18 @@ def well() -> ClusterSnapshot:
         answering=frozenset(BROKERS),
     )
     nodes = {
-        one.node_id: ObservedNode(
-            node_id=one.node_id,
-            role=one.role,
+        node.node_id: ObservedNode(
+            node_id=node.node_id,
+            role=node.role,
             state=NodeState.READY,
-            pool=one.pool,
-            directory_id=DIRECTORY_IDS.get(one.node_id),
+            pool=node.pool,
+            directory_id=DIRECTORY_IDS.get(node.node_id),
             has_volume=True,
             started_at_ms=NOW_MS - 86_400_000,
-            revision=one.revision,
-            configured=one.advertised,
+            revision=node.revision,
+            configured=node.advertised,
         )
-        for one in desired().nodes
+        for node in desired().nodes
     }
     observed = ObservedCluster(
         nodes=nodes,
@@ -240,7 +240,7 @@ def _publications() -> tuple[Publication, ...]:
 
 
 def _probes() -> dict[Address, Reached]:
-    """Whom the hosts reach: the node that is meant, another, a node that does not say, nobody."""
+    """What the hosts reach: the intended node, another node, a node that does not identify itself, nothing."""
     return {
         new_host(0): Reached(at_ms=NOW_MS, node_id=0, cluster_id=CLUSTER_ID),
         old_host(0): Reached(at_ms=NOW_MS, node_id=0, cluster_id=CLUSTER_ID),

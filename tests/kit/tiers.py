@@ -187,7 +187,7 @@ class _Groups(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups | None:
-    """Groups by `group_of`: xdist's own groups are marks, which it writes where pytest 9.2 no longer looks."""
+    """Group by `group_of`: xdist's own groups are marks, which it writes where pytest 9.2 no longer looks."""
     return _Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 

@@ -107,7 +107,7 @@ class ScriptedRaft:
     def __init__(self, journal: list[Any], disk: ScriptedDisk) -> None:
         self._journal = journal
         self._disk = disk
-        self.answers: defaultdict[type, deque[Ready]] = defaultdict(deque)
+        self.scripted: defaultdict[type, deque[Ready]] = defaultdict(deque)
         self.on_step: Callable[[object], None] = lambda _event: None
         self.deposed_at: dict[type, Role] = {}
         """The type of event in whose step the leadership ends, and the role after it."""
@@ -140,8 +140,8 @@ class ScriptedRaft:
         if type(event) in self.deposed_at:
             self.step_down(self.deposed_at.pop(type(event)))
         self.on_step(event)
-        if self.answers[type(event)]:
-            return self.answers[type(event)].popleft()
+        if self.scripted[type(event)]:
+            return self.scripted[type(event)].popleft()
         return Ready(append=event.batches) if isinstance(event, Propose) else Ready()
 
     def _refuse(self, event: object, now_ms: int) -> None:
@@ -306,9 +306,9 @@ class TurnBench:
             now_ms=NOW_MS,
         )
 
-    def answer(self, event: type, ready: Ready) -> None:
-        """Have raft answer the next event of a type so."""
-        self.raft.answers[event].append(ready)
+    def script(self, event: type, ready: Ready) -> None:
+        """Script the effects of the next event of a type."""
+        self.raft.scripted[event].append(ready)
 
     def depose_at(self, event: type, role: Role = Role.UNATTACHED, **effects: Any) -> None:
         """Have raft lose its leadership in the step that takes the next event of a type."""

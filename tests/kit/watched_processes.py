@@ -23,7 +23,7 @@ class Shown:
 
 @contextmanager
 def watching_processes() -> Iterator[Shown]:
-    """Collects what processes of this machine have as arguments and environment, while the context is open."""
+    """Collect what processes of this machine have as arguments and environment, while the context is open."""
     seen = Shown()
     ended = threading.Event()
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PROSE_RULES: Final[tuple[tuple[str, str], ...]] = (
-    (r"\b(?:no|some|any)body\b|\bwho(?:m|ever|mever)\b", "name the user, client, node or mechanism"),
+    (r"(?i)\b(?:no|some|any)body\b|\bwho(?:m|ever|mever)\b", "name the user, client, node or mechanism"),
     (r"\b(?:of|to|from|by|for|with) who\b", "name the user, client, node or mechanism"),
     (r"(?:^|(?<=[.;:!?]\s))(?:Who|Whose)\b(?![^.]*\?)", "begin with a subject"),
     (r"(?:^|(?<=[.;:!?]\s))(?:That of|One (?:whose|that|which|of))\b", "begin with a noun"),
-    (r"\bso (?:many|long|much)\b", "name the quantity"),
-    (r"\b(?:tells?|told|hears?|heard)\b", "mechanisms report, return, receive"),
+    (r"(?i)\bso (?:many|long|much)\b", "name the quantity"),
+    (r"(?i)\b(?:tells?|told|hears?|heard)\b", "mechanisms report, return, receive"),
     (r"\bwants\b", "requests, needs"),
     (r"\b(?:is|are|was|were) none\b", "say what there is not"),
     (r"\banew\b", "again"),
@@ -43,6 +43,39 @@ NAME_RULES: Final[tuple[tuple[str, str], ...]] = (
 FUNCTION_RULES: Final[tuple[tuple[str, str], ...]] = (
     (r"_?(?:take|keep|look|tell|hear|knock)", "the verb of what it does"),
 )
+KAFKA_TEXTS: Final = ("The broker wants a version between",)
+"""Texts of stock Kafka's responses."""
+THIRD_PERSON: Final = frozenset(
+    {
+        *(
+            "Adds",
+            "Applies",
+            "Asks",
+            "Begins",
+            "Closes",
+            "Creates",
+            "Deletes",
+            "Finds",
+            "Gives",
+            "Keeps",
+            "Makes",
+        ),
+        *(
+            "Opens",
+            "Prints",
+            "Publishes",
+            "Puts",
+            "Raises",
+            "Refuses",
+            "Registers",
+            "Removes",
+            "Replaces",
+            "Returns",
+        ),
+        *("Sends", "Tries", "Waits", "Yields"),
+    }
+)
+"""How a function's docstring does not begin: it is in the imperative, as in PEP 257."""
 MODULES: Final = frozenset(
     {
         *(
@@ -107,7 +140,7 @@ class Place:
 
 
 def main() -> int:
-    """Prints all places in the given files and folders, or in the whole repository; 1 if there is one."""
+    """Print all places in the given files and folders, or in the whole repository; 1 if there is one."""
     paths = [Path(argument).resolve() for argument in sys.argv[1:]] or [ROOT]
     places = [place for path in tracked_files() if _below(path, paths) for place in places_in(path)]
     for place in places:
@@ -134,7 +167,7 @@ def places_in(path: Path) -> list[Place]:
     text = path.read_text()
     if path.suffix == ".md":
         return list(_in_prose(path, _markdown_prose(text)))
-    is_product = path.relative_to(ROOT).parts[0] != "tests"
+    is_product = not path.is_relative_to(ROOT / "tests")
     tree = ast.parse(text)
     places = [*_in_prose(path, _python_prose(text, tree, with_strings=is_product)), *_in_names(path, tree)]
     if path.stem in MODULES:
@@ -148,6 +181,8 @@ def _below(path: Path, folders: Iterable[Path]) -> bool:
 
 def _in_prose(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Place]:
     for number, text in lines:
+        if any(quote in text for quote in KAFKA_TEXTS):
+            continue
         for pattern, advice in PROSE_RULES:
             for match in re.finditer(pattern, text, re.MULTILINE):
                 yield Place(path, number + text.count("\n", 0, match.start()), match[0], advice)
@@ -180,10 +215,18 @@ def _python_prose(text: str, tree: ast.Module, *, with_strings: bool) -> Iterato
 
 def _in_names(path: Path, tree: ast.Module) -> Iterator[Place]:
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
+            first, *_ = (ast.get_docstring(node) or "").split(" ", 1)
+            if first in THIRD_PERSON:
+                yield Place(path, node.lineno, first, "the imperative")
         for name, line, rules in _bound(node):
             for pattern, advice in rules:
                 if re.fullmatch(pattern, name):
                     yield Place(path, line, name, advice)
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(by, ast.Name) and by.id.endswith("property") for by in node.decorator_list)
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[str, int, tuple[tuple[str, str], ...]]]:

@@ -82,7 +82,7 @@ class BrokerLife(RuleBasedStateMachine):
         return self.replay(self.control.decide(request, context))
 
     def ask_until_departed(self, request: BrokerRegistrationRequest) -> Any:
-        """Registers a broker, if need be after slices have taken its previous incarnation out of its partitions."""
+        """Register a broker, if need be after slices have taken its previous incarnation out of its partitions."""
         try:
             return self.ask(request)
         except ControlError as error:

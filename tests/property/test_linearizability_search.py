@@ -53,7 +53,7 @@ TOPICS = st.one_of(
 
 
 def is_explained(history: Sequence[Operation], model: Any) -> bool:
-    """Tries every order of the answered operations with every choice of the others."""
+    """Try every order of the answered operations with every choice of the others."""
     responses = [operation for operation in history if operation.has_response]
     others = [operation for operation in history if not operation.has_response]
     return any(

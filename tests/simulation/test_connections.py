@@ -22,7 +22,7 @@ SEEDS = (6, 7, 8)
 
 
 def leaders_elected(seed: int) -> int:
-    """Runs a cluster in which nothing happens but that connections to the active controller break."""
+    """Run a cluster in which nothing happens but that connections to the active controller break."""
     cluster = Cluster(seed, Shape.directed(seed, Schedule.OLD_EPOCH))
     world = cluster.world
     administrator = Administrator(world)

@@ -164,7 +164,7 @@ def test_no_order_explains_the_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", LINEARIZABLE_TOPICS)
 def test_an_order_explains_the_topics(name: str) -> None:
-    """No false alarm, though ids of topics are not always told."""
+    """No false alarm, though ids of topics are not always in responses."""
     assert first_violation(LINEARIZABLE_TOPICS[name], TopicModel()) is None
 
 

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from kit import words
 
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("admin", "cli", "controller_node", "operator", "pipeline", "protocol")
@@ -81,6 +82,30 @@ def test_exemptions_from_checks_name_the_rule() -> None:
     sources = [path for path in tracked_files() if path.suffix == ".py"]
     found = [str(path.relative_to(ROOT)) for path in sources if blanket.search(path.read_text())]
     assert found == []
+
+
+def test_prose_and_names_use_the_fields_words() -> None:
+    """`python -m kit.words` prints the places; CONTRIBUTING.md explains the rules."""
+    assert [str(place) for path in words.tracked_files() for place in words.places_in(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("# Whoever asks is told.\n", "Whoever"),
+        ("# Who does not wait wants it done.\n", "Who"),
+        ("# It is dropped after so many seconds.\n", "so many"),
+        ("for one in ():\n    pass\n", "one"),
+        ("def take() -> None: ...\n", "take"),
+        ("reply = None\n", "reply"),
+        ("class RaftAnswer: ...\n", "RaftAnswer"),
+        ('def size() -> int:\n    """Returns it."""\n', "Returns"),
+    ],
+)
+def test_the_rules_about_words_find(tmp_path: Path, line: str, word: str) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(line)
+    assert word in {place.word for place in words.places_in(path)}
 
 
 def test_license_is_the_whole_apache_license() -> None:

@@ -52,7 +52,7 @@ from quorate_admin.diagnosis.registrations import find_in_registrations
 
 
 def diagnose(facts: Examination, commands: Commands | None = None) -> Diagnosis:
-    """Returns all findings about a cluster, the worst first."""
+    """Return all findings about a cluster, the worst first."""
     commands = commands or Commands()
     judged = judge(facts)
     findings = [

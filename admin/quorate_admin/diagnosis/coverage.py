@@ -8,7 +8,7 @@ from quorate_admin.diagnosis.findings import Code, Finding, Severity
 
 
 def find_unexamined(facts: Examination, commands: Commands) -> Iterator[Finding]:
-    """Yields a finding for each subject of which nothing, or not everything, is known.
+    """Yield a finding for each subject of which nothing, or not everything, is known.
 
     It is a note if the subject can't be examined in this way, or if another finding has the reason; else a warning.
     """

@@ -151,7 +151,7 @@ class Examination:
     unexamined: Mapping[Subject, str] = field(default_factory=dict)
 
     def finalized(self, feature: str) -> int:
-        """Returns the finalized level of a feature, 0 if it has none."""
+        """Return the finalized level of a feature, 0 if it has none."""
         return 0 if self.features is None else self.features.finalized.get(feature, 0)
 
     @property
@@ -160,7 +160,7 @@ class Examination:
         return self.brokers is not None and not self.is_log_read
 
     def replicas_on(self, broker_id: int) -> int | None:
-        """Returns the number of partitions with a replica on a broker; None if partitions were not examined."""
+        """Return the number of partitions with a replica on a broker; None if partitions were not examined."""
         if self.partitions is None or Subject.PARTITIONS in self.unexamined:
             return None
         return self.partitions.replicas.get(broker_id, 0)

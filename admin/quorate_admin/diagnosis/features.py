@@ -87,7 +87,7 @@ def registered_outlooks(
     nodes: Iterable[RegisteredNode],
     voter_ids: Iterable[int],
 ) -> tuple[FeatureOutlook, ...]:
-    """Returns which level each feature can have according to the registrations in the log.
+    """Return which level each feature can have according to the registrations in the log.
 
     `supported` has the highest level that any node runs, `nodes` are all brokers and controllers with their
     `features`, `voter_ids` those that have to be registered. Dependencies on metadata.version are those of
@@ -132,7 +132,7 @@ def supports(features: Mapping[str, tuple[int, int]] | None, feature: str, level
 def missing_voters(
     finalized: Mapping[str, int], registered: Iterable[RegisteredNode], voter_ids: Iterable[int]
 ) -> list[Blocker]:
-    """Returns the voters that are not registered. They block every level of every feature."""
+    """Return the voters that are not registered. They block every level of every feature."""
     if finalized.get(METADATA_VERSION, 0) < CONTROLLER_REGISTRATION_SINCE:
         return []  # controllers do not register at such a level, so Kafka does not check them
     known = {node.node_id for node in registered if node.kind is NodeKind.CONTROLLER}

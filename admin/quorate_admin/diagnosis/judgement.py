@@ -73,13 +73,13 @@ class LeaderView:
         return self.now_ms - self.since_ms <= FETCH_SILENCE_MS_MAX
 
     def silence_ms(self, replica: ReplicaDescription) -> int | None:
-        """Returns the milliseconds since the replica's last fetch; None if it has not fetched from this leader."""
+        """Return the milliseconds since the replica's last fetch; None if it has not fetched from this leader."""
         if self._leads(replica):
             return 0
         return None if replica.last_fetch_ms is None else max(0, self.now_ms - replica.last_fetch_ms)
 
     def behind_ms(self, replica: ReplicaDescription) -> int | None:
-        """Returns the milliseconds since the replica had everything; None if it never had under this leader."""
+        """Return the milliseconds since the replica had everything; None if it never had under this leader."""
         if self._leads(replica):
             return 0
         return None if replica.last_caught_up_ms is None else max(0, self.now_ms - replica.last_caught_up_ms)
@@ -206,7 +206,7 @@ class ClusterFacts:
         return tuple(sorted((registered & caught_up) - self.voter_ids))
 
     def blockers(self, feature: str, level: int) -> tuple[Blocker, ...]:
-        """Returns what keeps a feature from a level: voters that are not registered, then registrations."""
+        """Return what keeps a feature from a level: voters that are not registered, then registrations."""
         return (
             *missing_voters(self.finalized, self.registrations, self.voter_ids),
             *(
@@ -217,7 +217,7 @@ class ClusterFacts:
         )
 
     def outlooks(self) -> tuple[FeatureOutlook, ...]:
-        """Returns how far each feature can go by the registrations; the target is the highest registered level."""
+        """Return how far each feature can go by the registrations; the target is the highest registered level."""
         highest: dict[str, int] = {}
         for registration in self.registrations:
             for feature, (_, high) in (registration.features or {}).items():
@@ -226,7 +226,7 @@ class ClusterFacts:
 
 
 def judge(facts: Examination) -> ClusterFacts:
-    """Returns the facts about a cluster that was examined, in the form that all judgements use."""
+    """Return the facts about a cluster that was examined, in the form that all judgements use."""
     finalized = {} if facts.features is None else facts.features.finalized
     registrations = (*(facts.controllers or {}).values(), *(facts.brokers or {}).values())
     if facts.quorum is None:

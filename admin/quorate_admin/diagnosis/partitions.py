@@ -13,7 +13,7 @@ BROKERS_MAX: Final = 10
 
 
 def find_in_partitions(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
-    """Yields findings about partitions, and about brokers without a registration that have replicas of them."""
+    """Yield findings about partitions, and about brokers without a registration that have replicas of them."""
     if facts.partitions is None:
         return
     yield from _unregistered(facts.partitions.unregistered, judged, commands)  # a cause of what follows

@@ -13,7 +13,7 @@ from quorate_admin.types.cluster import QuorumDescription, ReplicaDescription
 
 
 def find_in_quorum(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
-    """Yields findings about leader, voters and observers."""
+    """Yield findings about leader, voters and observers."""
     if Subject.QUORUM in facts.unexamined:
         return  # whether there is a leader is unknown
     if facts.quorum is None:
@@ -249,12 +249,12 @@ def _addresses(endpoints: set[tuple[str, int]] | tuple[tuple[str, int], ...]) ->
 
 
 def running_ghosts(facts: Examination, judged: ClusterFacts) -> tuple[int, ...]:
-    """Returns the controllers that would be ghosts, if they did not answer at their registered addresses."""
+    """Return the controllers that would be ghosts, if they did not answer at their registered addresses."""
     return tuple(node_id for node_id in judged.ghosts if node_id in facts.answering)
 
 
 def find_in_observers(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
-    """Yields findings about nodes that run and are no voters."""
+    """Yield findings about nodes that run and are no voters."""
     for node_id in running_ghosts(facts, judged):
         yield _not_following(facts, node_id, commands)
     if not facts.is_log_read:

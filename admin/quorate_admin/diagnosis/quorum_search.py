@@ -12,7 +12,7 @@ from quorate_admin.types.cluster import FeatureDescription
 
 
 def majority(voters: int) -> int:
-    """Returns the number of voters that are a majority of this many."""
+    """Return the number of voters that are a majority of this many."""
     return voters // 2 + 1
 
 

@@ -17,7 +17,7 @@ from quorate_admin.diagnosis.judgement import ClusterFacts, Presence
 
 
 def find_in_registrations(facts: Examination, judged: ClusterFacts, commands: Commands) -> Iterator[Finding]:
-    """Yields findings about registered controllers and brokers, and about feature levels."""
+    """Yield findings about registered controllers and brokers, and about feature levels."""
     blocking: dict[tuple[NodeKind, int], list[tuple[FeatureOutlook, Blocker]]] = {}
     for outlook in facts.outlooks:
         for blocker in outlook.blockers:
@@ -130,7 +130,7 @@ def _brokers(facts: Examination) -> Iterable[RegisteredNode]:
 def _way_out(
     facts: Examination, kind: NodeKind, node_id: int, presence: Presence, commands: Commands
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Returns what to do about a blocker: the advice for what has to be done by hand or None, and the commands."""
+    """Return what to do about a blocker: the advice for what has to be done by hand or None, and the commands."""
     if presence is Presence.GONE and node_id in facts.answering:
         return f"Upgrade the software of {kind} {node_id} and restart it, or stop it if it is not needed.", ()
     if presence in (Presence.ALIVE, Presence.UNKNOWN):

@@ -208,7 +208,7 @@ class KeyedOperations(Operations):
         return Results(values, errors)
 
     def _countdown(self, timeout_ms: int | None) -> Callable[[], int]:
-        """Returns a function for the time left to a call that takes several requests: milliseconds, at least 1."""
+        """Return a function for the time left to a call that takes several requests: milliseconds, at least 1."""
         clock = asyncio.get_running_loop().time
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = clock() + limit_ms / 1000

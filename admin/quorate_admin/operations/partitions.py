@@ -268,7 +268,7 @@ def _election_results(response: Any, _: object = None) -> Iterator[KeyResult[Top
 def _by_topic(
     partitions: Iterable[TopicPartition] | None, make: Callable[[str, tuple[int, ...]], Any]
 ) -> Any:
-    """Calls `make` for each topic with its partition numbers. Returns None, which means all, for None."""
+    """Call `make` for each topic with its partition numbers. Returns None, which means all, for None."""
     from quorate_admin.types.partitions import partitions_by_topic
 
     if partitions is None:

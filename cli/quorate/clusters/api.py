@@ -46,7 +46,7 @@ class ClustersApi:
         self._namespace = namespace
 
     def clusters(self) -> tuple[Cluster, ...]:
-        """Returns every cluster, by namespace and name."""
+        """Return every cluster, by namespace and name."""
 
         async def listed(api: KubernetesApi) -> tuple[list[Object], list[Object]]:
             controllers, _ = await api.list(CONTROLLERS, self._namespace)
@@ -56,7 +56,7 @@ class ClustersApi:
         return tuple(clusters_of(*self._call(listed)))
 
     def cluster(self, name: str) -> Cluster:
-        """Returns the cluster of this name."""
+        """Return the cluster of this name."""
         clusters = self.clusters()
         found = next((cluster for cluster in clusters if cluster.name == name), None)
         if found is None:
@@ -67,14 +67,14 @@ class ClustersApi:
         return found
 
     def change(self, pool: Pool, patch: Mapping[str, Any]) -> None:
-        """Merges a patch into a resource, unless the resource has changed since it was read."""
+        """Merge a patch into a resource, unless the resource has changed since it was read."""
         version = pool.resource["metadata"]["resourceVersion"]
         metadata = {**patch.get("metadata", {}), "resourceVersion": version}
         changed = {**patch, "metadata": metadata}
         self._call(lambda api: api.merge(KINDS[pool.kind], pool.namespace, pool.name, changed))
 
     def rebalance(self, cluster: str) -> Object | None:
-        """Returns the KafkaRebalance of a cluster; None if it has none."""
+        """Return the KafkaRebalance of a cluster; None if it has none."""
 
         async def listed(api: KubernetesApi) -> list[Object]:
             found, _ = await api.list(REBALANCES, self._namespace)
@@ -84,7 +84,7 @@ class ClustersApi:
         return None if found is None else dict(found)
 
     def put_rebalance(self, known: Object | None, body: Mapping[str, Any]) -> Object:
-        """Creates a KafkaRebalance, or merges `body` into the known one. Returns the result."""
+        """Create a KafkaRebalance, or merge `body` into the known one. Returns the result."""
         assert self._namespace is not None
         namespace = self._namespace
         if known is None:
@@ -98,7 +98,7 @@ class ClustersApi:
     def wait_rebalance(
         self, name: str, is_reached: Callable[[Object], bool], what: str, timeout_s: float
     ) -> Object:
-        """Polls a KafkaRebalance, and returns it when `is_reached` is true for it.
+        """Poll a KafkaRebalance, and return it when `is_reached` is true for it.
 
         `what` names the wait in the error.
         """
@@ -150,7 +150,7 @@ class ClustersApi:
 
 
 def default_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """Returns the namespace that kubectl would use: that of the context, else `default`."""
+    """Return the namespace that kubectl would use: that of the context, else `default`."""
     files, _ = kubeconfig_files(kubeconfig)
     if not files:
         return "default"

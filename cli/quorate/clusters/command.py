@@ -318,7 +318,7 @@ def resume(
 
 
 def _by_pool(cluster: "Cluster", node_ids: Sequence[int]) -> list[tuple["Pool", list[int]]]:
-    """Groups the node ids by the pool that they belong to."""
+    """Group the node ids by the pool that they belong to."""
     found: dict[str, tuple[Pool, list[int]]] = {}
     for node_id in node_ids:
         pool = cluster.pool_with(node_id)

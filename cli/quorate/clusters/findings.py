@@ -22,7 +22,7 @@ class ClusterFinding:
 
 
 def findings_of(cluster: Cluster) -> tuple[ClusterFinding, ...]:
-    """Returns all findings about a cluster, the worst first."""
+    """Return all findings about a cluster, the worst first."""
     found = [*_of_quorum(cluster), *_of_empty_brokers(cluster)]
     for pool in cluster.pools:
         found += _of_pool(pool)
@@ -70,7 +70,7 @@ def _of_quorum(cluster: Cluster) -> Iterator[ClusterFinding]:
 
 
 def _of_empty_brokers(cluster: Cluster) -> Iterator[ClusterFinding]:
-    """Yields a note on brokers that hold nothing while others do: nothing moves to a new broker by itself."""
+    """Yield a note on brokers that hold nothing while others do: nothing moves to a new broker by itself."""
     counts: dict[int, int] = {}
     for pool in cluster.brokers:
         status = pool.status
@@ -126,7 +126,7 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
 
 
 def _of_conditions(about: str, conditions: dict[str, Condition]) -> Iterator[ClusterFinding]:
-    """Yields the bad conditions. Ready is left out if another condition has the reason."""
+    """Yield the bad conditions. Ready is left out if another condition has the reason."""
     bad = {
         "QuorumHealthy": ("False", Severity.DANGER),
         "UpgradeBlocked": ("True", Severity.BLOCKED),

@@ -15,7 +15,7 @@ BUSY = ("Rebalancing", "Stopping")
 
 
 def of_cluster(rebalances: Iterable[Rebalance], cluster: str) -> Rebalance | None:
-    """Returns the oldest KafkaRebalance of the cluster, or None."""
+    """Return the oldest KafkaRebalance of the cluster, or None."""
     own = [rebalance for rebalance in rebalances if rebalance.get("spec", {}).get("cluster") == cluster]
     return min(
         own,
@@ -35,7 +35,7 @@ def request(
     throttle: str | None,
     refresh: str,
 ) -> dict[str, Any]:
-    """Returns the resource, or a patch for the existing one. Either makes the operator compute a new proposal."""
+    """Return the resource, or a patch for the existing one. Either makes the operator compute a new proposal."""
     mode = "AddBrokers" if added else "RemoveBrokers" if removed else "Full"
     spec: dict[str, Any] = {
         "cluster": cluster,
@@ -55,17 +55,17 @@ def request(
 
 
 def approval(proposal_id: str) -> dict[str, Any]:
-    """Returns the patch that approves a proposal."""
+    """Return the patch that approves a proposal."""
     return {"metadata": {"annotations": {ANNOTATION_APPROVE: proposal_id}}}
 
 
 def status_of(rebalance: Rebalance) -> KafkaRebalanceStatus:
-    """Returns the status of a rebalance; empty before the operator has written it."""
+    """Return the status of a rebalance; empty before the operator has written it."""
     return KafkaRebalanceStatus.model_validate(rebalance.get("status") or {})
 
 
 def stalled(rebalance: Rebalance) -> str | None:
-    """Returns why the rebalance needs a user to continue. None: it does not, or the status is of an older spec."""
+    """Return why the rebalance needs a user to continue. None: it does not, or the status is of an older spec."""
     status = status_of(rebalance)
     if status.observed_generation != rebalance["metadata"].get("generation"):
         return None

@@ -15,7 +15,7 @@ def label(found: KafkaObject) -> str:
 def propose(
     api: ClustersApi, known: KafkaObject | None, body: dict[str, Any], timeout_s: int
 ) -> dict[str, Any]:
-    """Requests a new proposal, and waits until the resource has it. Returns the resource.
+    """Request a new proposal, and wait until the resource has it. Returns the resource.
 
     Raises:
         CommandError: if the operator makes no proposal within the timeout, or reports an error.
@@ -36,7 +36,7 @@ def propose(
 
 
 def await_end(api: ClustersApi, found: KafkaObject, proposal_id: str, timeout_s: int) -> dict[str, Any]:
-    """Waits until a proposal is carried out. Returns the resource.
+    """Wait until a proposal is carried out. Returns the resource.
 
     Raises:
         CommandError: if it takes longer than the timeout, stalls, or another proposal replaces it.

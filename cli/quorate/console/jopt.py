@@ -78,7 +78,7 @@ def given_options(context: Any) -> tuple[str, ...]:
 
 
 def one_action(given: Collection[str], actions: Sequence[str], *, controllers: bool = True) -> str:
-    """Returns the action on the command line. Checks that there is a bootstrap option, too.
+    """Return the action on the command line. Checks that there is a bootstrap option, too.
 
     `controllers`: whether the tool has --bootstrap-controller.
 

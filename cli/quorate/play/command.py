@@ -298,7 +298,7 @@ async def _apply_to_running(
 
 
 async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: float) -> Snapshot:
-    """Returns the supervisor's snapshot. Asks again until `deadline` (of the loop's clock) if it does not answer."""
+    """Return the supervisor's snapshot. Asks again until `deadline` (of the loop's clock) if it does not answer."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -344,7 +344,7 @@ async def _until_ready(
     progress: ProgressDisplay,
     wait_s: float,
 ) -> Snapshot | None:
-    """Returns the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
+    """Return the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     while True:

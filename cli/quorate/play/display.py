@@ -250,7 +250,7 @@ class _Followed:
         self._open(at_end=True)
 
     def new_lines(self) -> list[str]:
-        """Returns the complete lines that were added since the last call."""
+        """Return the complete lines that were added since the last call."""
         if self._file is None:
             self._open(at_end=False)
         if self._file is None:

@@ -95,7 +95,7 @@ def delegation_tokens(
 
 
 def check_options(given: Collection[str]) -> str:
-    """Returns the action. Raises UsageError for options that exclude each other."""
+    """Return the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS))
     require(given, action, "--command-config")
     require(given, "--create", "--max-life-time-period")
@@ -114,7 +114,7 @@ def check_options(given: Collection[str]) -> str:
 
 
 def parse_hmac(text: str) -> bytes:
-    """Raises UsageError, whose message does not contain the value, which is a secret."""
+    """Raise UsageError, whose message does not contain the value, which is a secret."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:

@@ -93,7 +93,7 @@ def advertised_listeners(
     own_voter: StaticVoter | None,
     problem: Problems,
 ) -> tuple[ListenerAddress, ...]:
-    """Returns the endpoints for other nodes, in the order of `listeners`.
+    """Return the endpoints for other nodes, in the order of `listeners`.
 
     As KafkaConfig.effectiveAdvertisedControllerListeners: a listener that is not advertised has its own address. If
     it binds all interfaces, the first listener has the address of `own_voter`, which is the entry of this node in

@@ -150,7 +150,7 @@ def check_refused(values: Mapping[str, ConfigValue], problem: Problems) -> None:
 
 
 def notes_on_ignored(properties: Mapping[str, str], in_use: Collection[str]) -> tuple[str, ...]:
-    """Returns a note for each key that is set but has no effect. Values are left out: some are secrets.
+    """Return a note for each key that is set but has no effect. Values are left out: some are secrets.
 
     `in_use` are the keys that have an effect with the configured listeners.
     """

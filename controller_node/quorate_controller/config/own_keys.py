@@ -33,7 +33,7 @@ class ResponsePolicy:
 
 
 def parse_response_policy(properties: Mapping[str, str], problem: Problems) -> ResponsePolicy:
-    """Returns the values of both keys, or their defaults after a problem."""
+    """Return the values of both keys, or their defaults after a problem."""
     default = ResponsePolicy()
     wait_for = properties.get(RESPONSES_WAIT_FOR, default.wait_for.value).strip()
     allowed = [value.value for value in ResponsesWaitFor]
@@ -48,7 +48,7 @@ def parse_response_policy(properties: Mapping[str, str], problem: Problems) -> R
 
 
 def parse_snapshot_handover(properties: Mapping[str, str], problem: Problems) -> bool:
-    """Returns whether the active controller hands over before it writes a snapshot; False after a problem."""
+    """Return whether the active controller hands over before it writes a snapshot; False after a problem."""
     value = properties.get(SNAPSHOT_HANDOVER, "false").strip()
     if value not in ("true", "false"):
         problem(f"{SNAPSHOT_HANDOVER}={value}: must be true or false")

@@ -170,7 +170,7 @@ class QuorumPort(Protocol):
         """Ids of the current voters."""
 
     def check_kraft_upgrade(self, level: int) -> None:
-        """Refuses a `kraft.version` that the voters do not support: each must have sent UpdateRaftVoter.
+        """Refuse a `kraft.version` that the voters do not support: each must have sent UpdateRaftVoter.
 
         Raises:
             ControlError: INVALID_UPDATE_VERSION with the reason (KIP-853).

@@ -30,14 +30,14 @@ class Loggers(Protocol):
         """Kafka's name of the effective level of each logger, `root` included, by logger name."""
 
     def set_level(self, name: str, level: str | None) -> None:
-        """Sets the level of an existing logger; with None it inherits that of its parent."""
+        """Set the level of an existing logger; with None it inherits that of its parent."""
 
 
 class NoLoggers:
     """No loggers, for nodes that share a process: none of them may change its loggers."""
 
     def levels(self) -> Mapping[str, str]:
-        """Returns no loggers."""
+        """Return no loggers."""
         return {}
 
     def set_level(self, name: str, level: str | None) -> None:
@@ -59,7 +59,7 @@ class LoggerManager:
         return self._loggers.levels()
 
     def alter(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
-        """Makes all changes of one resource, or none.
+        """Make all changes of one resource, or none.
 
         Raises:
             ControlError: INVALID_REQUEST for another node or an operation that levels do not have; INVALID_CONFIG for

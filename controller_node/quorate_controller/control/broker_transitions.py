@@ -121,7 +121,7 @@ class PartitionTransitions:
             self._seek_leaders()
 
     def deactivate(self) -> None:
-        """Drops all soft state."""
+        """Drop all soft state."""
         self._departures.clear()
         self._departed.clear()
         self._losses.clear()
@@ -132,26 +132,26 @@ class PartitionTransitions:
     # Transitions
 
     def on_broker_fenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Removes `broker_id` from every ISR and leadership (Kafka: handleBrokerFenced)."""
+        """Remove `broker_id` from every ISR and leadership (Kafka: handleBrokerFenced)."""
         return self._depart(broker_id, is_lost=False)
 
     def on_controlled_shutdown(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Moves leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
+        """Move leaderships and ISR memberships away (handleBrokerInControlledShutdown)."""
         return self._depart(broker_id, is_lost=False)
 
     def on_broker_unregistered(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Removes a broker that leaves the cluster from every ISR, ELR and leadership (handleBrokerUnregistered)."""
+        """Remove a broker that leaves the cluster from every ISR, ELR and leadership (handleBrokerUnregistered)."""
         return self._depart(broker_id, is_lost=True)
 
     def on_unclean_restart(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Removes a broker whose last incarnation shut down uncleanly from ISR and ELR (handleBrokerShutdown).
+        """Remove a broker whose last incarnation shut down uncleanly from ISR and ELR (handleBrokerShutdown).
 
         As `on_broker_fenced`, which is called after a clean shutdown, while eligible.leader.replicas.version is 0.
         """
         return self._depart(broker_id, is_lost=is_elr_enabled(self._image))
 
     def on_broker_unfenced(self, broker_id: int) -> "Sequence[MetadataRecord]":
-        """Elects `broker_id` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
+        """Elect `broker_id` for leaderless partitions that it may lead (handleBrokerUnfenced)."""
         self._departed.pop(broker_id, None)
         leaderless = self._image.index.leaderless
         if len(leaderless) > CHANGES_PER_SLICE_MAX:
@@ -162,7 +162,7 @@ class PartitionTransitions:
     def on_directories_offline(
         self, broker_id: int, directories: Iterable[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Removes `broker_id` from its partitions in lost directories, and these from its registration (KIP-858): at
+        """Remove `broker_id` from its partitions in lost directories, and these from its registration (KIP-858): at
         once if the partitions are few, else in slices from now on.
         """
         lost = frozenset(directories)
@@ -267,7 +267,7 @@ class PartitionTransitions:
         return ControlResult(records=tuple(records), atomic=False) if records else None
 
     def _depart(self, broker_id: int, *, is_lost: bool) -> "Sequence[MetadataRecord]":
-        """Removes a broker from its partitions: at once if they are few, else in slices from now on."""
+        """Remove a broker from its partitions: at once if they are few, else in slices from now on."""
         partitions, is_last = self._next_slice(
             broker_id, _Departure(self._partitions_near(broker_id), is_lost)
         )
@@ -312,7 +312,7 @@ class PartitionTransitions:
     def _end_loss(
         self, broker: "BrokerRegistration", partitions: Iterable[_Partition], directories: Collection[UUID]
     ) -> "Sequence[MetadataRecord]":
-        """Removes a broker from the last of its partitions in lost directories, and these from its registration."""
+        """Remove a broker from the last of its partitions in lost directories, and these from its registration."""
         kept = tuple(directory for directory in broker.directories if directory not in directories)
         registration = BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=kept
@@ -354,7 +354,7 @@ class PartitionTransitions:
         return found, examined < PARTITIONS_PER_SLICE_MAX
 
     def _partitions_near(self, broker_id: int) -> Iterator[PartitionKey]:
-        """Yields the partitions of each topic with a replica on the broker. The image may change in between.
+        """Yield the partitions of each topic with a replica on the broker. The image may change in between.
 
         Includes partitions without a replica there: a topic may have many of them, which count for a slice, too.
         """
@@ -367,7 +367,7 @@ class PartitionTransitions:
     def _take_out(
         self, broker_id: int, partitions: Iterable[_Partition], *, is_lost: bool
     ) -> list[PartitionChangeRecord]:
-        """Removes a broker from ISR and leadership of these partitions; a lost broker from the ELR, too."""
+        """Remove a broker from ISR and leadership of these partitions; a lost broker from the ELR, too."""
         changes = PartitionChanges(self._image, self._configs, leaving=broker_id)
         lost_replica = broker_id if is_lost else None
         records = []
@@ -382,7 +382,7 @@ class PartitionTransitions:
     # Leaderless partitions
 
     def _seek_leaders(self) -> None:
-        """Begins a pass over the leaderless partitions. A running pass is finished first, so that it ends
+        """Begin a pass over the leaderless partitions. A running pass is finished first, so that it ends
         however often brokers return.
         """
         if self._leaderless is None:
@@ -403,7 +403,7 @@ class PartitionTransitions:
     def _elect(
         self, keys: Iterable[PartitionKey], changes: PartitionChanges
     ) -> "Sequence[PartitionChangeRecord]":
-        """Elects leaders for the leaderless ones of these partitions that have an electable replica."""
+        """Elect leaders for the leaderless ones of these partitions that have an electable replica."""
         leaderless, topics = self._image.index.leaderless, self._image.topics.by_id
         records = []
         for topic_id, partition_id in keys:

@@ -184,7 +184,7 @@ class ConfigManager:
     # For other managers
 
     def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> Sequence[ConfigRecord]:
-        """Checks the configs of a topic to be created; returns its ConfigRecords, in the order of the request.
+        """Check the configs of a topic to be created; returns its ConfigRecords, in the order of the request.
 
         Raises:
             ControlError: INVALID_CONFIG for an unknown name, a null value, or a value that its type refuses.
@@ -274,7 +274,7 @@ class ConfigManager:
         context: RequestContext,
         parts: Parts,
     ) -> Generator[ControlResult | None, None, list[_Result]]:
-        """Returns the error of each resource.
+        """Return the error of each resource.
 
         A repeated resource has one result, unless its type is unknown, as in Kafka.
         """
@@ -346,7 +346,7 @@ class ConfigManager:
         context: RequestContext,
         dropped: Container[str],
     ) -> Sequence[ConfigRecord]:
-        """Checks the changes of an existing resource. A broker gets a record for an unchanged value as well.
+        """Check the changes of an existing resource. A broker gets a record for an unchanged value as well.
 
         `dropped` are keys that the request does not name.
         """

@@ -32,7 +32,7 @@ class Synonym:
     """The factor from its unit to that of the other config (hours or minutes to milliseconds)."""
 
     def convert(self, value: str) -> str:
-        """Converts a value of the synonym. Text that is no number counts as 0, as in Kafka."""
+        """Convert a value of the synonym. Text that is no number counts as 0, as in Kafka."""
         if self.factor == 1:
             return value
         try:
@@ -92,7 +92,7 @@ class Definition:
 
 
 def parse_type(name: str, text: str | None, config_type: ConfigType) -> ConfigValue:
-    """Parses without checks beyond the type (Kafka's ConfigDef.parseType). Classes are returned by name.
+    """Parse without checks beyond the type (Kafka's ConfigDef.parseType). Classes are returned by name.
 
     Raises:
         ConfigValueError: not of the type.

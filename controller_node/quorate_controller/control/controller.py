@@ -130,7 +130,7 @@ class Schedule:
             self._tasks.append(_Task(config.delegation_token_expiry_check_interval_ms, tokens.sweep))
 
     def start(self, now_ms: int) -> None:
-        """Begins the first interval of each task."""
+        """Begin the first interval of each task."""
         for task in self._tasks:
             task.due_ms = now_ms + task.interval_ms
 
@@ -140,7 +140,7 @@ class Schedule:
         return min(task.due_ms for task in self._tasks)
 
     def run_due(self, now_ms: int) -> ControlResult | None:
-        """Runs the task that has been due longest, or a step of it. Returns None without records."""
+        """Run the task that has been due longest, or a step of it. Returns None without records."""
         task = min(self._tasks, key=lambda task: task.due_ms)
         if task.due_ms > now_ms:
             return None
@@ -261,7 +261,7 @@ class QuorumController:
         self._heartbeats.extend_sessions(duration_ms)
 
     def activate(self, now_ms: int) -> ControlResult:
-        """Starts deciding, the image having been replayed to the end of the log.
+        """Start deciding, the image having been replayed to the end of the log.
 
         Returns:
             records to append before anything else: the bootstrap metadata for an empty log, the abort of a
@@ -274,7 +274,7 @@ class QuorumController:
         return activation(self._image, self._config.bootstrap, self._configs)
 
     def _start_soft_state(self, now_ms: int) -> None:
-        """Derives sessions and transitions from the image."""
+        """Derive sessions and transitions from the image."""
         self._heartbeats.activate(now_ms)
         self._transitions.activate()
 
@@ -283,7 +283,7 @@ class QuorumController:
         self._transitions.deactivate()
 
     def deactivate(self) -> None:
-        """Stops deciding and drops the soft state: leadership is lost, and the image is being reverted."""
+        """Stop deciding and drop the soft state: leadership is lost, and the image is being reverted."""
         self._is_active = False
         self._forget_soft_state()
         self._elections.drop_passes()
@@ -307,7 +307,7 @@ class QuorumController:
         return write(request, context)
 
     def tick(self, now_ms: int) -> ControlResult | None:
-        """Runs one due task: fences one expired broker, moves partitions away from inactive brokers, writes a
+        """Run one due task: fences one expired broker, moves partitions away from inactive brokers, writes a
         NoOpRecord, elects leaders, removes delegation tokens.
 
         Returns:
@@ -381,7 +381,7 @@ def default_bootstrap(
 
 
 def activation(image: "MetadataImage", bootstrap: BootstrapMetadata, configs: ConfigManager) -> ControlResult:
-    """Returns the records to write before any decision; empty if the log needs none.
+    """Return the records to write before any decision; empty if the log needs none.
 
     A transaction left open by the previous leader is aborted. A log without metadata.version gets the
     bootstrap metadata, in a transaction if its metadata.version has transactions, which need not be one batch.

@@ -157,7 +157,7 @@ class DelegationTokenManager:
         return _expires_at(ExpireDelegationTokenResponse, token, _later(unix_ms, period_ms))
 
     def sweep(self, now_ms: int) -> tuple[ControlResult, bool]:
-        """Removes a bounded number of expired tokens. Also returns whether there may be more."""
+        """Remove a bounded number of expired tokens. Also returns whether there may be more."""
         unix_ms = self._unix_ms_of(now_ms)
         over = (token for token in self._image.delegation_tokens.values() if _is_over(token, unix_ms))
         records = tuple(map(_removal, islice(over, SWEPT_TOKENS_MAX)))

@@ -125,7 +125,7 @@ class ClusterDescriber:
 
 
 def _operations_on_cluster(access: Access) -> int:
-    """Returns the bits of what the sender may do with the cluster; none if it may not describe it."""
+    """Return the bits of what the sender may do with the cluster; none if it may not describe it."""
     if not allows_on_cluster(access, AclOperation.DESCRIBE):
         return 0
     operations = access.allowed_operations(

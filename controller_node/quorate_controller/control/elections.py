@@ -57,7 +57,7 @@ class Elections:
         """The rest of each pass that has begun."""
 
     def drop_passes(self) -> None:
-        """Drops unfinished passes: this controller is not active any more."""
+        """Drop unfinished passes: this controller is not active any more."""
         self._passes.clear()
 
     def elect_leaders(self, request: ElectLeadersRequest, _context: RequestContext) -> ControlResult:
@@ -113,7 +113,7 @@ class Elections:
     def _asked_for(
         self, request: ElectLeadersRequest, election: Election
     ) -> Iterator[tuple[str, Iterable[int]]]:
-        """Yields topics and partition ids. The image may change in between."""
+        """Yield topics and partition ids. The image may change in between."""
         if request.topic_partitions is not None:
             for asked in request.topic_partitions:
                 yield asked.topic, asked.partitions
@@ -194,7 +194,7 @@ class _Run:
     def elect(
         self, name: str, partition_id: int
     ) -> "tuple[PartitionResult, tuple[PartitionChangeRecord, ...]]":
-        """Elects a leader of one partition. Returns its result for the response, and the record if there is one."""
+        """Elect a leader of one partition. Returns its result for the response, and the record if there is one."""
         topic = self._topics.get(name)
         if topic is None:
             return _failed(partition_id, ErrorCode.unknown_topic_or_partition, f"No such topic as {name}")

@@ -102,19 +102,19 @@ class HeartbeatManager:
         """Broker id -> time of the last heartbeat, oldest first: the brokers that have a session."""
 
     def activate(self, now_ms: int) -> None:
-        """Gives each unfenced broker a full session: heartbeats to the previous leader are unknown."""
+        """Give each unfenced broker a full session: heartbeats to the previous leader are unknown."""
         for broker in self._image.cluster.brokers.values():
             self._leases[broker.broker_id] = _Lease(broker.epoch, broker.epoch)
             if not broker.fenced:
                 self._contacts[broker.broker_id] = now_ms
 
     def deactivate(self) -> None:
-        """Drops all sessions."""
+        """Drop all sessions."""
         self._leases.clear()
         self._contacts.clear()
 
     def observe(self, record: "MetadataRecord", offset: int) -> None:
-        """Updates leases after records about brokers were replayed."""
+        """Update leases after records about brokers were replayed."""
         match record:
             case RegisterBrokerRecord():
                 lease = self._leases.get(record.broker_id)
@@ -144,13 +144,13 @@ class HeartbeatManager:
         return None
 
     def extend_sessions(self, duration_ms: int) -> None:
-        """Extends all sessions by this time."""
+        """Extend all sessions by this time."""
         self._contacts.update(
             {broker_id: contact_ms + duration_ms for broker_id, contact_ms in self._contacts.items()}
         )
 
     def fence_stale_broker(self, now_ms: int) -> ControlResult | None:
-        """Ends the oldest session if it has expired.
+        """End the oldest session if it has expired.
 
         One broker at a time, so that each election sees the changes of the previous one. The result is None if no
         broker was fenced; `deadline_ms` shows whether more sessions have expired.

@@ -100,7 +100,7 @@ class _Target:
 def change_partition(
     topic_id: UUID, partition_id: int, partition: PartitionRegistration, wanted: Wanted, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """Returns the record that changes `partition` to the target, or None if it has it already."""
+    """Return the record that changes `partition` to the target, or None if it has it already."""
     recovery_state = wanted.leader_recovery_state
     target = _Target(
         replicas=_or_else(wanted.replicas, partition.replicas),
@@ -131,7 +131,7 @@ def _or_else(wanted: tuple[int, ...] | None, current: tuple[int, ...]) -> tuple[
 
 
 def _complete_reassignment(target: _Target) -> None:
-    """Ends a running reassignment once its target replicas are in sync (KIP-455)."""
+    """End a running reassignment once its target replicas are in sync (KIP-455)."""
     adding, removing = target.adding_replicas, target.removing_replicas
     if not removing and not adding:
         return
@@ -300,7 +300,7 @@ class PartitionChanges:
         self._leaders: dict[tuple[int, UUID], bool] = {}
 
     def change(self, topic: "TopicImage", partition_id: int, wanted: Wanted) -> PartitionChangeRecord | None:
-        """Returns the record that changes this partition to the target, or None."""
+        """Return the record that changes this partition to the target, or None."""
         rules = self._rules.get(topic.topic_id)
         if rules is None:
             rules = self._rules[topic.topic_id] = self._rules_for(topic)

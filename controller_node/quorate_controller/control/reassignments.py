@@ -201,7 +201,7 @@ def reassignment(
 
 
 def cancellation(partition: PartitionRegistration, *, is_unclean_allowed: bool) -> Wanted | None:
-    """Returns the change that restores the replicas from before a reassignment.
+    """Return the change that restores the replicas from before a reassignment.
 
     None when only new replicas are in sync, so that another replica would have to lead uncleanly, which is not
     allowed.
@@ -235,7 +235,7 @@ def _check_room(parts: Parts) -> None:
 
 
 def _check_replication_factor(partition: PartitionRegistration, replicas: "Sequence[int]") -> None:
-    """Compares with the partition as it would be when a running reassignment is done (KIP-860)."""
+    """Compare with the partition as it would be when a running reassignment is done (KIP-860)."""
     current = len({*partition.replicas, *partition.adding_replicas} - set(partition.removing_replicas))
     if current != len(replicas):
         raise ControlError(

@@ -266,7 +266,7 @@ class TopicManager:
         *,
         may_describe: bool,
     ) -> "tuple[list[MetadataRecord], create_response.CreatableTopicResult]":
-        """Records and result of one topic; `placed` if its partitions are placed already.
+        """Record and result of one topic; `placed` if its partitions are placed already.
 
         Raises:
             ControlError: why it can't be created.
@@ -450,7 +450,7 @@ def _replication_factor(topic: "TopicImage") -> int:
 def _finding_creatable(
     names: list[str], context: RequestContext
 ) -> Generator[None, None, tuple[frozenset[str], frozenset[str]]]:
-    """Returns the topics that the sender may create, and those whose configs it may describe afterwards.
+    """Return the topics that the sender may create, and those whose configs it may describe afterwards.
 
     The metadata log cannot be created, which is reported without an ACL check.
     """

@@ -58,7 +58,7 @@ def open_node(
     placing_rng: Random | None = None,
     unix_ms_of: UnixTime = unchanged,
 ) -> ControllerNode:
-    """Opens the directories of `config` and builds the node on them; `start` it next.
+    """Open the directories of `config` and build the node on them; `start` it next.
 
     `clock` returns what turns get as `now_ms`. Only slices of long work read it, to measure themselves. `loggers` are
     those that administrators may change, `policies` those of the configuration. `rng` has to be one for secrets;
@@ -172,7 +172,7 @@ def _build(
 
 
 def raft_config(config: ControllerConfig, storage: ControllerStorage) -> RaftConfig:
-    """Returns raft's part of a controller's configuration."""
+    """Return raft's part of a controller's configuration."""
     listener = config.controller_listener_names[0]
     voters = tuple(
         Voter(
@@ -209,7 +209,7 @@ def raft_config(config: ControllerConfig, storage: ControllerStorage) -> RaftCon
 def control_config(
     config: ControllerConfig, storage: ControllerStorage, incarnation_id: UUID
 ) -> ControlConfig:
-    """Returns the state machine's part of a controller's configuration."""
+    """Return the state machine's part of a controller's configuration."""
     values = config.values
     return ControlConfig(
         node_id=config.node_id,

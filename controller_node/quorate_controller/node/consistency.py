@@ -58,7 +58,7 @@ class BrokerWaits:
     def hold_back(
         self, committed: Iterable[Waiter], brokers: Mapping[int, BrokerRegistration], now_ms: int
     ) -> Sequence[Waiter]:
-        """Keeps the responses that have to wait for brokers, and returns the others."""
+        """Keep the responses that have to wait for brokers, and return the others."""
         return [waiter for waiter in committed if not self._hold(waiter, brokers, now_ms)]
 
     def _hold(self, waiter: Waiter, brokers: Mapping[int, BrokerRegistration], now_ms: int) -> bool:
@@ -84,7 +84,7 @@ class BrokerWaits:
                 return [broker_id for broker_id, broker in brokers.items() if not broker.fenced]
 
     def pop_due(self, known_high_watermark: Callable[[int], int], now_ms: int) -> Sequence[Waiter]:
-        """Removes and returns the responses whose brokers have the records, or that have waited long enough.
+        """Remove and return the responses whose brokers have the records, or that have waited long enough.
 
         `known_high_watermark` returns what a node knows to be committed, by its id; -1 if that is unknown.
         """
@@ -105,7 +105,7 @@ class BrokerWaits:
         return due
 
     def pop_all(self) -> Sequence[Waiter]:
-        """Removes and returns all responses, after a loss of leadership: a leader alone knows fetches."""
+        """Remove and return all responses, after a loss of leadership: a leader alone knows fetches."""
         waiters = [held.waiter for held in self._held]
         self._held = []
         return waiters
@@ -133,7 +133,7 @@ class FirstCatchUp:
         return not self.is_over and (self._raft.is_led or now_ms < self._wait_ends_ms)
 
     def hold(self, event: ControlRequest, now_ms: int) -> bool:
-        """Keeps a request if it has to wait. Returns whether it has."""
+        """Keep a request if it has to wait. Returns whether it has."""
         is_waiting = self._is_waiting(now_ms)
         if is_waiting:
             self._held.append(event)
@@ -148,7 +148,7 @@ class FirstCatchUp:
         return overdue_ms if self._raft.is_led else min(overdue_ms, self._wait_ends_ms)
 
     def pop_due(self, now_ms: int) -> Sequence[ControlRequest]:
-        """Removes and returns the requests that need not wait any more, or whose time is over."""
+        """Remove and return the requests that need not wait any more, or whose time is over."""
         if not self._held:
             return ()
         is_waiting = self._is_waiting(now_ms)

@@ -35,7 +35,7 @@ class LatencyHistogram:
         self.sum_ms += duration_ms
 
     def cumulative(self) -> Sequence[tuple[str, int]]:
-        """Returns Prometheus' buckets: the upper bound in seconds, and the number of durations up to it."""
+        """Return Prometheus' buckets: the upper bound in seconds, and the number of durations up to it."""
         buckets, total = [], 0
         for bound_ms, count in zip((*LATENCY_BOUNDS_MS, None), self.counts, strict=True):
             total += count
@@ -55,7 +55,7 @@ class ElectionCounts:
         self._last_leader = (0, -1)
 
     def role_changed(self, change: RoleChange) -> None:
-        """Notes a role of this node. One election goes through several of them."""
+        """Note a role of this node. One election goes through several of them."""
         if change.role in {*_STANDING, Role.LEADER} and self._last_role not in _STANDING:
             self.elections += 1
         self._last_role = change.role

@@ -96,7 +96,7 @@ class MetadataState:
     # ------------------------------------------------------------------------------- following the log
 
     def load(self, chunks: Iterable[bytes], snapshot_id: SnapshotId) -> None:
-        """Replaces the image by a checkpoint.
+        """Replace the image by a checkpoint.
 
         Raises:
             ProtocolError: the checkpoint is damaged. Nothing has changed.
@@ -105,7 +105,7 @@ class MetadataState:
             pass
 
     def loading(self, chunks: Iterable[bytes], snapshot_id: SnapshotId) -> Iterator[int]:
-        """Loads as `load` does, in steps between which the node serves others. Nothing changes before the last."""
+        """Load as `load` does, in steps between which the node serves others. Nothing changes before the last."""
         if snapshot_id != BOOTSTRAP_SNAPSHOT_ID:
             self.has_records = True
             yield from loading_checkpoint(
@@ -174,7 +174,7 @@ class MetadataState:
                 self._features_change_at = offset
 
     def _finalize_features(self) -> None:
-        """Publishes the image's levels once all of them are committed."""
+        """Publish the image's levels once all of them are committed."""
         if self._features_change_at is not None and self._features_change_at < self.applied_offset:
             self._features_change_at = None
             self.finalized_levels = dict(self.image.features)
@@ -182,7 +182,7 @@ class MetadataState:
     # ---------------------------------------------------------------------------------- running ahead
 
     def encode_decision(self, result: ControlResult) -> list[list[bytes]]:
-        """Encodes the records of a decision: the values of each batch that it takes, of one if it is atomic.
+        """Encode the records of a decision: the values of each batch that it takes, of one if it is atomic.
 
         All are encoded before any is replayed: a decision that can't be written changes nothing.
 
@@ -245,15 +245,15 @@ class MetadataState:
         return batch
 
     def skip_to(self, end_offset: int, epoch: int, unix_ms: int) -> None:
-        """Advances past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
+        """Advance past a batch that ends before `end_offset`: ours, already replayed, or raft's control records."""
         self.image.advance(end_offset=end_offset, epoch=epoch, timestamp_ms=unix_ms)
 
     def wait(self, waiter: Waiter) -> None:
-        """Keeps a response until the commit of everything below its end offset."""
+        """Keep a response until the commit of everything below its end offset."""
         self._waiters.append(waiter)
 
     def committed(self, high_watermark: int, unix_ms: int) -> list[Waiter]:
-        """Notes that the high watermark passed decisions of ours. Returns the responses that may leave."""
+        """Note that the high watermark passed decisions of ours. Returns the responses that may leave."""
         if high_watermark > self.applied_offset:
             self.image.commit(high_watermark)
             self.applied_offset = high_watermark
@@ -277,7 +277,7 @@ class MetadataState:
 
 
 def _encode(record: MetadataRecord, metadata_version: int) -> bytes:
-    """Encodes a record that Kafka's readers, and ours, accept.
+    """Encode a record that Kafka's readers, and ours, accept.
 
     Raises:
         ControlError: it has too long a string or array, or too many bytes.
@@ -365,12 +365,12 @@ class Proposals:
         return None
 
     def _propose_as_leader(self, now_ms: int) -> bool:
-        """Returns whether this node leads afterwards."""
+        """Return whether this node leads afterwards."""
         self.propose(now_ms)
         return self._metadata.control.is_active
 
     def propose(self, now_ms: int) -> None:
-        """Passes the pending records to raft, as one batch."""
+        """Pass the pending records to raft, as one batch."""
         metadata = self._metadata
         if not metadata.pending_count:
             return
@@ -381,10 +381,10 @@ class Proposals:
             self._proposed.append((self._raft.log_end_offset, now_ms))
 
     def committed(self, high_watermark: int, now_ms: int) -> None:
-        """Measures the commit latency of proposals below the high watermark."""
+        """Measure the commit latency of proposals below the high watermark."""
         while self._proposed and self._proposed[0][0] <= high_watermark:
             self.commit_latency.observe_ms(now_ms - self._proposed.popleft()[1])
 
     def abandon(self) -> None:
-        """Drops uncommitted proposals, because leadership is lost."""
+        """Drop uncommitted proposals, because leadership is lost."""
         self._proposed.clear()

@@ -53,7 +53,7 @@ class ControllerIdentity:
     """Lowest and highest supported level by feature."""
 
     def request(self) -> ControllerRegistrationRequest:
-        """Returns the ControllerRegistration request."""
+        """Return the ControllerRegistration request."""
         return ControllerRegistrationRequest(
             controller_id=self.node_id,
             incarnation_id=self.incarnation_id,
@@ -74,7 +74,7 @@ class ControllerIdentity:
         )
 
     def difference(self, registration: ControllerRegistration | None) -> str | None:
-        """Returns how the registration in the log differs from this process; None when it is the same.
+        """Return how the registration in the log differs from this process; None when it is the same.
 
         Java compares incarnations alone. Another client that registers this id may have copied ours.
         """
@@ -109,7 +109,7 @@ class RegistrationKeeper:
         self._difference = identity.difference(None)
 
     def difference(self, registration: ControllerRegistration | None) -> str | None:
-        """Returns the reason to register again, or None. Cheap: called in each turn."""
+        """Return the reason to register again, or None. Cheap: called in each turn."""
         if registration is not self._judged:
             self._judged, self._difference = registration, self.identity.difference(registration)
         return self._difference
@@ -121,7 +121,7 @@ class RegistrationKeeper:
         return max(self._not_before_ms, self._in_flight_until_ms or 0)
 
     def sent(self, now_ms: int) -> None:
-        """Notes that a request was sent. It counts as lost after twice its timeout without a response."""
+        """Note that a request was sent. It counts as lost after twice its timeout without a response."""
         self._in_flight_until_ms = now_ms + 2 * OWN_REQUEST_TIMEOUT_MS
 
     def responded(self, error_code: ErrorCode | None, now_ms: int) -> None:
@@ -181,7 +181,7 @@ class OwnRequests:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def pop_due(self, now_ms: int) -> list[Due]:
-        """Returns the requests that are due now; each counts as sent."""
+        """Return the requests that are due now; each counts as sent."""
         due = []
         if _is_due(self._registration_deadline_ms(), now_ms):
             due.append(self._register(now_ms))
@@ -194,7 +194,7 @@ class OwnRequests:
         return self._heartbeats.may_begin(self._snapshotter.due_since_ms, now_ms)
 
     def receive(self, event: OwnRequestAnswered | OwnRequestFailed, now_ms: int) -> Note | None:
-        """Handles a response, or that there will be none. Returns the log line."""
+        """Handle a response, or that there will be none. Returns the log line."""
         if isinstance(event, OwnRequestAnswered):
             response = event.response
             if isinstance(response, ControllerHeartbeatResponse):
@@ -208,7 +208,7 @@ class OwnRequests:
         return None
 
     def registered(self, error_code: ErrorCode | None, message: str | None, now_ms: int) -> Note:
-        """Notes the error code of the response to a registration, or None: there will be no response."""
+        """Note the error code of the response to a registration, or None: there will be no response."""
         self._registration.responded(error_code, now_ms)
         if error_code is ErrorCode.none:
             return Note(event="registered", facts={})
@@ -223,7 +223,7 @@ class OwnRequests:
         return self._registration.deadline_ms(metadata_version=self._metadata.image.metadata_version)
 
     def _endpoint_to_register_at(self) -> Endpoint | None:
-        """Returns the active controller's endpoint.
+        """Return the active controller's endpoint.
 
         None while it, or what is committed, is unknown, and while this node leads and is not active yet.
         """

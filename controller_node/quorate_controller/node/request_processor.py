@@ -241,7 +241,7 @@ class RequestProcessor:
                 self.respond(read.token, result)
 
     def abandon(self) -> None:
-        """Refuses all requests that wait or are under way, because leadership is lost.
+        """Refuse all requests that wait or are under way, because leadership is lost.
 
         Reads that are under way may have seen what is undone.
         """
@@ -344,7 +344,7 @@ class RequestProcessor:
         self.respond(token, fault)
 
     def respond(self, token: int, result: Payload | ControlError, requester: Requester | None = None) -> None:
-        """Responds after the commit of all that the decision wrote or saw; on a standby at once.
+        """Respond after the commit of all that the decision wrote or saw; on a standby at once.
 
         The response to `requester` may wait for brokers, too.
         """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_response_data(response: RaftResponse, storage: ControllerStorage) -> ResponseWithData:
-    """Returns the response with its data. The range may be gone meanwhile: truncated, or deleted.
+    """Return the response with its data. The range may be gone meanwhile: truncated, or deleted.
 
     Raises:
         StorageError: the disk failed. The process has to end.

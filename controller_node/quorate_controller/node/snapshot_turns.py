@@ -71,7 +71,7 @@ class SnapshotTurns:
     def heartbeat(
         self, request: ControllerHeartbeatRequest, registered: Container[int], now_ms: int
     ) -> ControllerHeartbeatResponse | ControlError:
-        """Notes the state of another controller, and responds whether it has the turn. Strangers are refused."""
+        """Note the state of another controller, and respond whether it has the turn. Strangers are refused."""
         node_id = request.controller_id
         if node_id not in registered or node_id == self._node_id:
             return ControlError(
@@ -94,7 +94,7 @@ class SnapshotTurns:
         return ControllerHeartbeatResponse(error_code=ErrorCode.none, start_snapshot=has_turn)
 
     def own(self, state: SnapshotState, last_snapshot_offset: int, now_ms: int) -> bool:
-        """Notes the state of the active controller itself. Returns whether it has the turn."""
+        """Note the state of the active controller itself. Returns whether it has the turn."""
         self._begin_epoch()
         self._own = ControllerState(state=state, last_snapshot_offset=last_snapshot_offset, at_ms=now_ms)
         return self._has_turn(self._node_id, state, now_ms)
@@ -179,7 +179,7 @@ class SnapshotTurns:
         return caught_up < len(voters) and caught_up - 1 < len(voters) // 2 + 1
 
     def _caught_up(self, now_ms: int) -> frozenset[int]:
-        """Returns the other voters that are caught up."""
+        """Return the other voters that are caught up."""
         described = self._raft.describe_quorum(now_ms).voters
         return frozenset(
             voter.key.node_id
@@ -229,7 +229,7 @@ class HeartbeatKeeper:
     def request(
         self, state: SnapshotState, last_snapshot_offset: int, now_ms: int
     ) -> ControllerHeartbeatRequest:
-        """Returns the heartbeat to send now."""
+        """Return the heartbeat to send now."""
         self._recipient = self._leader()
         if state is SnapshotState.IDLE:
             self._turn_of = None  # this heartbeat gives it back

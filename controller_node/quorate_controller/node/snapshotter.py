@@ -58,7 +58,7 @@ little."""
 
 
 def spread(limit: int, node_id: int) -> int:
-    """Returns the limit of one controller, at most `limit`, at least 1 unless `limit` is 0.
+    """Return the limit of one controller, at most `limit`, at least 1 unless `limit` is 0.
 
     All controllers count the same bytes of the log: with one limit they would all write at the same time. Kafka's
     configs are the most bytes and the most time between two snapshots, so that an earlier one is allowed.
@@ -127,7 +127,7 @@ class Snapshotter:
         return NO_SNAPSHOT if latest is None else latest.offset
 
     def applied(self, size_bytes: int) -> None:
-        """Counts committed bytes towards the next checkpoint."""
+        """Count committed bytes towards the next checkpoint."""
         self._bytes_since += size_bytes
 
     def restart(self, now_ms: int) -> None:
@@ -176,7 +176,7 @@ class Snapshotter:
         self._wait_ends_ms = now_ms + WAIT_MS
 
     def begin(self, image: MetadataImage, now_ms: int) -> Note | None:
-        """Begins a checkpoint of the committed metadata, up to an open metadata transaction."""
+        """Begin a checkpoint of the committed metadata, up to an open metadata transaction."""
         self._due_since_ms = None
         stable = image.stable
         begun_ms = self._clock()
@@ -204,7 +204,7 @@ class Snapshotter:
         )
 
     def write_slice(self, now_ms: int) -> SnapshotId | None:
-        """Writes the next slice, if it is due. Returns the id once the checkpoint is complete and durable."""
+        """Write the next slice, if it is due. Returns the id once the checkpoint is complete and durable."""
         if self._writer is None or self._steps is None or now_ms < self._slice_due_ms:
             return None
         begun_ms = self._clock()
@@ -225,7 +225,7 @@ class Snapshotter:
 
 
 def _writing(writer: SnapshotWriter, parts: Iterable[bytes]) -> Generator[None, None, SnapshotId]:
-    """Writes the parts of a checkpoint, one a step. Returns its id once it is complete and durable."""
+    """Write the parts of a checkpoint, one a step. Returns its id once it is complete and durable."""
     for data in parts:
         writer.append(data)
         yield
@@ -251,13 +251,13 @@ class SnapshotLoader:
         return self._steps is not None
 
     def begin(self, snapshot_id: SnapshotId) -> None:
-        """Begins with the snapshot that was fetched; raft waits for the result."""
+        """Begin with the snapshot that was fetched; raft waits for the result."""
         assert self._steps is None, snapshot_id
         self._snapshot_id = snapshot_id
         self._steps = self._loading(snapshot_id)
 
     def load_slice(self) -> SnapshotRestored | SnapshotRefused | None:
-        """Loads the next slice. Returns the result, once, when all was read or the snapshot cannot be read."""
+        """Load the next slice. Returns the result, once, when all was read or the snapshot cannot be read."""
         if self._steps is None or self._snapshot_id is None:
             return None
         result: SnapshotRestored | SnapshotRefused | None

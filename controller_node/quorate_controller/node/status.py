@@ -86,7 +86,7 @@ class NodeStatus:
 def node_status(
     node: ControllerNode, *, node_id: int, cluster_id: str, event_queue_time: LatencyHistogram
 ) -> NodeStatus:
-    """Returns the state now. The image keeps the counts up to date."""
+    """Return the state now. The image keeps the counts up to date."""
     raft, metadata = node.raft, node.metadata
     image_counts = counts(metadata.image)
     snapshot_id = node.snapshotter.latest_id
@@ -134,7 +134,7 @@ def node_status(
 
 
 def finalized_features(node: ControllerNode) -> tuple[Mapping[str, int], int]:
-    """Returns the committed levels above 0, kraft.version among them, and the offset of the last committed record."""
+    """Return the committed levels above 0, kraft.version among them, and the offset of the last committed record."""
     metadata = node.metadata
     levels = {name: level for name, level in metadata.finalized_levels.items() if level > 0}
     last_offset = metadata.applied_offset - 1
@@ -145,7 +145,7 @@ def finalized_features(node: ControllerNode) -> tuple[Mapping[str, int], int]:
 
 
 def _state_name(raft: RaftNode) -> str:
-    """Returns the value of Kafka's metric current-state."""
+    """Return the value of Kafka's metric current-state."""
     if raft.role in {Role.UNATTACHED, Role.PROSPECTIVE} and raft.voted_id >= 0:
         return f"{raft.role.value}-voted"
     return "observer" if raft.role is Role.FOLLOWER and not raft.is_voter else raft.role.value

@@ -124,7 +124,7 @@ class ControllerNode:
         self._is_behind = False
         self._activation_due_ms = 0
         self._effects = Effects()
-        self._replies: list[OutgoingResponse] = []
+        self._outgoing: list[OutgoingResponse] = []
 
     # ------------------------------------------------------------------------------------------ queries
 
@@ -196,7 +196,7 @@ class ControllerNode:
         return self._finish()
 
     def turn(self, events: Sequence[NodeEvent], now_ms: int) -> Effects:
-        """Processes the events since the last turn. `now_ms` is Unix time and never decreases.
+        """Process the events since the last turn. `now_ms` is Unix time and never decreases.
 
         Raises:
             StorageError: the disk failed. The process has to end.
@@ -234,25 +234,27 @@ class ControllerNode:
         self._settle()
         self._write_snapshot()
         self._release(self.broker_waits.pop_due(self.raft.high_watermark_of, self.now_ms), None)
-        self._read_answers()
-        effects, self._effects, self._replies = self._effects, Effects(), []
+        self._read_responses()
+        effects, self._effects, self._outgoing = self._effects, Effects(), []
         return effects
 
-    def _read_answers(self) -> None:
-        """Reads what raft's responses carry, once for all who get the same response."""
+    def _read_responses(self) -> None:
+        """Read what raft's responses carry, once for all who get the same response."""
         responses: dict[int, ResponseWithData] = {}
-        for reply in self._replies:
-            response = responses.get(id(reply.response))
+        for outgoing in self._outgoing:
+            response = responses.get(id(outgoing.response))
             if response is None:
-                response = responses[id(reply.response)] = read_response_data(reply.response, self.storage)
+                response = responses[id(outgoing.response)] = read_response_data(
+                    outgoing.response, self.storage
+                )
             self._effects.raft_responses.append(
                 OutgoingRaftResponse(
-                    token=reply.token, response=response, is_for_observer=reply.is_for_observer
+                    token=outgoing.token, response=response, is_for_observer=outgoing.is_for_observer
                 )
             )
 
     def _settle(self) -> None:
-        """Flushes the records of this turn and follows the high watermark until nothing is left to do.
+        """Flush the records of this turn and follow the high watermark until nothing is left to do.
 
         A standby replays one slice of the committed log in a turn, however often this is called.
         """
@@ -297,7 +299,7 @@ class ControllerNode:
             chunk = ready.snapshot_chunk
             self.storage.write_snapshot_chunk(chunk.snapshot_id, chunk.position, chunk.data)
         self._effects.sends.extend(ready.sends)
-        self._replies.extend(ready.responses)
+        self._outgoing.extend(ready.responses)
         self._effects.notes.extend(ready.notes)
         if ready.role is not None:
             self._role_changed(ready.role)
@@ -326,7 +328,7 @@ class ControllerNode:
             self._note("no_longer_active", epoch=change.epoch, leader_id=change.leader_id)
 
     def _follow_high_watermark(self) -> bool:
-        """Applies newly committed records. Returns whether there is something to append now."""
+        """Apply newly committed records. Returns whether there is something to append now."""
         high_watermark = self.raft.high_watermark
         if self.is_active:
             self._proposals.committed(high_watermark, self.now_ms)
@@ -372,7 +374,7 @@ class ControllerNode:
             self._requests.accept(event, self.now_ms)
 
     def _decide_unrequested(self, task: str, decide: Callable[[int], ControlResult | None]) -> bool:
-        """Makes a decision without a request. Returns whether it succeeded.
+        """Make a decision without a request. Returns whether it succeeded.
 
         After an unforeseen exception this node resigns, so that another controller can try. It may lead again,
         but becomes active only after a pause.
@@ -396,12 +398,12 @@ class ControllerNode:
         for waiter in waiters:
             self._deliver(waiter.token, refusal or waiter.result)
 
-    def _deliver(self, token: int, outcome: Payload | NotAwaited | ControlError) -> None:
+    def _deliver(self, token: int, result: Payload | NotAwaited | ControlError) -> None:
         if token == REGISTRATION_TOKEN:
-            assert not isinstance(outcome, NotAwaited), "only clients send a timeout of 0"
-            self._effects.notes.append(self._own_requests.registered(*_error_of(outcome), self.now_ms))
+            assert not isinstance(result, NotAwaited), "only clients send a timeout of 0"
+            self._effects.notes.append(self._own_requests.registered(*_error_of(result), self.now_ms))
         else:
-            self._effects.control_responses.append(ControlResponse(token=token, result=outcome))
+            self._effects.control_responses.append(ControlResponse(token=token, result=result))
 
     # ------------------------------------------------------------------------- own requests, snapshots
 
@@ -417,14 +419,14 @@ class ControllerNode:
             self._requests.decide_own(due.own.request, REGISTRATION_TOKEN, self.now_ms)
 
     def _receive_heartbeat(self, token: int, request: ControllerHeartbeatRequest) -> None:
-        """Responds to another controller's heartbeat."""
+        """Respond to another controller's heartbeat."""
         if not self.is_active:
-            outcome: Payload | ControlError = not_controller()
+            result: Payload | ControlError = not_controller()
         else:
             turns, snapshotter = self._snapshot_turns, self.snapshotter
             turns.own(snapshotter.state, snapshotter.latest_offset, self.now_ms)
-            outcome = turns.heartbeat(request, self.metadata.image.cluster.controllers, self.now_ms)
-        self._effects.control_responses.append(ControlResponse(token=token, result=outcome))
+            result = turns.heartbeat(request, self.metadata.image.cluster.controllers, self.now_ms)
+        self._effects.control_responses.append(ControlResponse(token=token, result=result))
 
     def _may_begin_snapshot(self) -> bool:
         """Whether a checkpoint is due and, so that controllers do not write at the same time, its turn has come."""
@@ -471,7 +473,7 @@ class ControllerNode:
         self._effects.notes.append(note)
 
     def close(self) -> None:
-        """Releases the disk."""
+        """Release the disk."""
         self.storage.close()
 
 

@@ -53,7 +53,7 @@ class VoterLookup:
         return (found.endpoint,)
 
     def begins(self) -> bool:
-        """Returns whether this is the first lookup since there was a leader, which is worth a log line."""
+        """Return whether this is the first lookup since there was a leader, which is worth a log line."""
         begins, self._is_reported = not self._is_reported, True
         return begins
 

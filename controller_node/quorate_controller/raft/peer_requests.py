@@ -242,7 +242,7 @@ def _send_to_leader(replica: "Replica", request: RaftRequest) -> bool:
 
 
 def _send(replica: "Replica", node_id: int, endpoints: tuple[Endpoint, ...], request: RaftRequest) -> bool:
-    """Returns False if another request to that node is in flight, or it has no endpoint on our listener."""
+    """Return False if another request to that node is in flight, or it has no endpoint on our listener."""
     endpoint = find_endpoint(endpoints, replica.config.listener)
     if endpoint is None or not replica.peers.is_ready(node_id, replica.now_ms):
         return False

@@ -236,13 +236,13 @@ class Call:
         judge: Callable[[RaftResponse], None] | None,
         frames: SharedFrames,
     ) -> None:
-        """Answer with raft's reply, encoded by `frames`; `judge` gets it, too.
+        """Answer with raft's filled, encoded by `frames`; `judge` gets it, too.
 
         Raft keeps the time itself: a Fetch may wait, a vote does not.
         """
         self._future, self._judge = future, judge
         self.exchange.on_abandoned(future.cancel)
-        future.add_done_callback(partial(self._raft_answered, frames))
+        future.add_done_callback(partial(self._raft_responded, frames))
 
     def wait_for_control(self, future: Future[Payload | NotAwaited]) -> None:
         """Respond with control's decision after its commit, or with REQUEST_TIMED_OUT.
@@ -257,7 +257,7 @@ class Call:
         self.exchange.on_abandoned(self._abandon)
         future.add_done_callback(self._control_decided)
 
-    def _raft_answered(self, frames: SharedFrames, future: Future[ResponseWithData]) -> None:
+    def _raft_responded(self, frames: SharedFrames, future: Future[ResponseWithData]) -> None:
         if future.cancelled():
             self.exchange.drop()
             return
@@ -265,20 +265,20 @@ class Call:
         if error is not None:
             self._refuse_because(error)
             return
-        reply = future.result()
-        self._answer_of_raft(reply, frames)
+        filled = future.result()
+        self._send_raft_response(filled, frames)
         if self._judge is not None:
-            self._judge(reply.response)
+            self._judge(filled.response)
 
-    def _answer_of_raft(self, reply: ResponseWithData, frames: SharedFrames) -> None:
-        if self._envelope is not None and reply.response.error_code is ErrorCode.not_leader_or_follower:
+    def _send_raft_response(self, filled: ResponseWithData, frames: SharedFrames) -> None:
+        if self._envelope is not None and filled.response.error_code is ErrorCode.not_leader_or_follower:
             # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
             self.refuse(ErrorCode.not_controller)
             return
         if self._is_over():
             return
         try:
-            frame = frames.frame(reply, self.request)
+            frame = frames.frame(filled, self.request)
         except UnsupportedVersion as error:
             self.exchange.refuse(error.message)
         except Exception as error:

@@ -41,7 +41,7 @@ class Forwarded:
 
 
 def forwarder_of(envelope: Request) -> int | None:
-    """Returns the id of the broker that forwards: brokers use it as their client id. None if this is no id."""
+    """Return the id of the broker that forwards: brokers use it as their client id. None if this is no id."""
     client_id = envelope.client_id or ""
     is_id = client_id.isascii() and client_id.isdecimal() and len(client_id) <= _ID_DIGITS_MAX
     return int(client_id) if is_id else None

@@ -187,7 +187,7 @@ class MetricsPage(Collector):
         return generate_latest(self._registry)
 
     def describe(self) -> Iterable[Metric]:
-        """Describes nothing in advance: the names are known on a scrape only."""
+        """Describe nothing in advance: the names are known on a scrape only."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

@@ -63,7 +63,7 @@ class Misrouting(Enum):
 
 
 def of_client(body: ApiVersionsRequest, *, cluster_id: str, node_id: int) -> Misrouting | None:
-    """Returns how a client was misrouted; None also when it names no cluster and node, or only one of them."""
+    """Return how a client was misrouted; None also when it names no cluster and node, or only one of them."""
     if body.cluster_id is None or body.node_id == UNKNOWN_NODE_ID:
         return None
     if body.cluster_id != cluster_id:
@@ -84,7 +84,7 @@ def looks_up_voters(body: ApiVersionsRequest) -> bool:
 def of_request(
     request: RaftRequest, response: RaftResponse, *, node_id: int, is_lookup: bool = False
 ) -> Misrouting | None:
-    """Returns how the sender of a request was misrouted, by the request and by Raft's response to it.
+    """Return how the sender of a request was misrouted, by the request and by Raft's response to it.
 
     `is_lookup`: whether the sender looks for the voter that this node is. `LEADER` is a doubt, which
     `ConnectionFindings` turns into a finding when it comes again and again.
@@ -110,7 +110,7 @@ def of_request(
 
 
 def of_response(send: Send, response: RaftResponse) -> Misrouting | None:
-    """Returns the doubt that a response raises about the node that it came from, a reason to identify that node."""
+    """Return the doubt that a response raises about the node that it came from, a reason to identify that node."""
     if _is_other_cluster(response):
         return Misrouting.CLUSTER
     meant, request = send.destination.node_id, send.request
@@ -181,7 +181,7 @@ class ConnectionFindings:
         return what in self._reported
 
     def report(self, what: Misrouting, now_ms: int) -> bool:
-        """Returns whether to report this now: it is certain, and was not reported before."""
+        """Return whether to report this now: it is certain, and was not reported before."""
         if self.is_reported(what):
             return False
         if what is Misrouting.LEADER and not self._is_leader_certain(now_ms):

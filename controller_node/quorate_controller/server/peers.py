@@ -140,7 +140,7 @@ async def _identify(lane: PeerLane, meant: int) -> NodeIdentity:
 
 
 def identity_in(node_ids: Sequence[int], cluster_id: str | None, results: Iterable[Any]) -> NodeIdentity:
-    """Returns the node by its cluster and its results of `node_question`; the first id is the intended one."""
+    """Return the node by its cluster and its results of `node_question`; the first id is the intended one."""
     responses = {result.resource_name: is_node(result.error_code) for result in results}
     return NodeIdentity(
         cluster_id=cluster_id,
@@ -275,7 +275,7 @@ class PeerConnections:
         await asyncio.sleep(0)  # lets transports run their callbacks before the loop may end
 
     def _lane(self, destination: messages.Destination, kind: _Lane) -> PeerLane:
-        """Returns the lane to a destination. A lane to a former address of the peer is closed."""
+        """Return the lane to a destination. A lane to a former address of the peer is closed."""
         key = (destination.node_id, kind)
         address = _address(destination)
         lane = self._lanes.get(key)

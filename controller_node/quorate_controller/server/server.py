@@ -44,7 +44,7 @@ class MissingLibraryError(Exception):
 
 
 def load_libraries(config: ControllerConfig) -> None:
-    """Loads what the configured listeners need, which takes seconds on a busy machine, in which no request is served.
+    """Load what the configured listeners need, which takes seconds on a busy machine, in which no request is served.
 
     The libraries of metrics pages and of OAUTHBEARER take megabytes of memory, so they are loaded only if configured.
 

@@ -198,7 +198,7 @@ class Shipper:
 
 
 def _listed(directory: Path) -> list[FileFacts] | None:
-    """Returns the files of a directory, None without the directory. Skips files that are deleted meanwhile."""
+    """Return the files of a directory, None without the directory. Skips files that are deleted meanwhile."""
     found = []
     with _reading(directory):
         try:
@@ -212,7 +212,7 @@ def _listed(directory: Path) -> list[FileFacts] | None:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Opens a regular file to read it. Raises OSError, also for a link, which would lead to any file."""
+    """Open a regular file to read it. Raises OSError, also for a link, which would lead to any file."""
     # Without O_NONBLOCK, opening a pipe would block until it has a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

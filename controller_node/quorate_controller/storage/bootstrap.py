@@ -88,7 +88,7 @@ def bootstrap_checkpoints(log_dir: Path) -> tuple[Path, Path]:
 
 
 def read_bootstrap_records(file_system: FileSystem, log_dir: Path) -> BootstrapRecords:
-    """Returns the bootstrap records in this metadata directory, which its node writes as the first leader.
+    """Return the bootstrap records in this metadata directory, which its node writes as the first leader.
 
     Raises:
         CorruptFileError: a file is not a checkpoint, or its records have no metadata.version.

@@ -65,7 +65,7 @@ def settle_leader_epochs(
 
 
 def epochs_within(epochs: Iterable[EpochStart], start_offset: int, end_offset: int) -> list[EpochStart]:
-    """Returns the epochs of the offsets from `start_offset` to below `end_offset`; `epochs` ascend.
+    """Return the epochs of the offsets from `start_offset` to below `end_offset`; `epochs` ascend.
 
     The first begins at `start_offset` if `epochs` reach back that far.
     """
@@ -94,7 +94,7 @@ def ensure_partition_metadata(file_system: FileSystem, directory: Path) -> None:
 
 
 def _parse_leader_epochs(content: bytes) -> list[EpochStart] | None:
-    """Returns the epochs in the file; None for other content."""
+    """Return the epochs in the file; None for other content."""
     try:
         version, count, *lines = content.decode("ascii").splitlines()
         epochs = [
@@ -109,7 +109,7 @@ def _parse_leader_epochs(content: bytes) -> list[EpochStart] | None:
 def _first_difference(
     known: Sequence[EpochStart], found: Sequence[EpochStart], end_offset: int
 ) -> tuple[int, int, int] | None:
-    """Returns the first offset at which the epochs differ and both epochs there; None if they agree.
+    """Return the first offset at which the epochs differ and both epochs there; None if they agree.
 
     Compares the offsets that both cover. The log may begin earlier than the file, since a start that advances deletes
     whole segments, and the file may be ahead of the log's end.

@@ -55,7 +55,7 @@ class SnapshotWriter:
         self._file.append(data)
 
     def read(self, position: int, size_bytes_max: int) -> bytes:
-        """Returns a part of the written bytes."""
+        """Return a part of the written bytes."""
         return self._file.read_at(position, size_bytes_max)
 
     def freeze(self) -> None:
@@ -139,7 +139,7 @@ class SnapshotStore:
         return SnapshotWriter(self, path, snapshot_id)
 
     def size(self, snapshot_id: SnapshotId) -> int:
-        """Returns the size of a checkpoint in bytes.
+        """Return the size of a checkpoint in bytes.
 
         Raises:
             FileMissingError: there is no such checkpoint.
@@ -152,7 +152,7 @@ class SnapshotStore:
         return size_bytes
 
     def read(self, snapshot_id: SnapshotId, position: int, size_bytes_max: int) -> bytes:
-        """Returns a chunk, shorter only at the end.
+        """Return a chunk, shorter only at the end.
 
         Raises:
             FileMissingError: there is no such checkpoint.

@@ -52,7 +52,7 @@ NAMED_MAX = 5
 
 
 def goals_of(resource: KafkaRebalance) -> Goals:
-    """Returns what a resource asks for."""
+    """Return what a resource asks for."""
     spec = resource.spec
     return Goals(
         mode=Mode(spec.mode),
@@ -75,7 +75,7 @@ def needs_all(resource: KafkaRebalance, stored: StoredRebalance, brokers: Sequen
 def plan_rebalancing(
     resource: KafkaRebalance, observed: ObservedBalance, stored: StoredRebalance, *, is_deleted: bool
 ) -> EntityPlan:
-    """Plans the next step of a rebalance."""
+    """Plan the next step of a rebalance."""
     current = _Pass(resource, observed, stored)
     if is_deleted or resource.spec.stopped:
         return current.stop()
@@ -93,7 +93,7 @@ class _Pass:
     # The slice under way
 
     def advance(self) -> EntityPlan:
-        """Requests what was not requested yet, waits, and ends the slice."""
+        """Request what was not requested yet, wait, and end the slice."""
         here = [move for move in self.stored.slice if move.partition in self.observed.partitions]
         moving = [move for move in here if self._is_ours(move)]
         lacking = [move for move in here if not self._is_there(move) and not self._is_ours(move)]
@@ -119,7 +119,7 @@ class _Pass:
         return self._end_slice(here, is_broken=bool(lacking))
 
     def _end_slice(self, here: Sequence[Move], *, is_broken: bool) -> EntityPlan:
-        """Elects leaders, removes throttles, and counts the slice. Moves that others cancelled are proposed again."""
+        """Elect leaders, remove throttles, and count the slice. Moves that others cancelled are proposed again."""
         ended: list[Change] = [*self._elections(here), *self._unthrottle()]
         if ended:
             return self._plan(REBALANCING, ended)
@@ -139,7 +139,7 @@ class _Pass:
         return self._plan(REBALANCING, continues=True, waits=(_NEXT_SLICE,))
 
     def _abandon(self) -> EntityPlan:
-        """Gives up a slice that was not begun."""
+        """Give up a slice that was not begun."""
         changes = self._unthrottle()
         if not changes:
             self.stored = replace(self.stored, slice=(), slice_state=None)
@@ -172,7 +172,7 @@ class _Pass:
         return _elections(self.observed, [move.partition for move in moves if self._is_there(move)])
 
     def _throttled(self) -> dict[str, dict[str, str]]:
-        """Returns the throttled replicas of the slice's topics: sources as leaders, new replicas as followers."""
+        """Return the throttled replicas of the slice's topics: sources as leaders, new replicas as followers."""
         found: dict[str, tuple[list[str], list[str]]] = {}
         for move in sorted(self.stored.slice, key=lambda slice_move: slice_move.partition):
             if not move.adding:
@@ -186,7 +186,7 @@ class _Pass:
         }
 
     def _unthrottle(self) -> list[Change]:
-        """Removes throttled replicas if they are those of the slice; others belong to other clients."""
+        """Remove throttled replicas if they are those of the slice; others belong to other clients."""
         topics: dict[str, dict[str, str | None]] = {}
         for topic, values in self._throttled().items():
             there = self.observed.throttled.get(topic, {})
@@ -198,7 +198,7 @@ class _Pass:
     def _rate_changes(
         self, wanted: int | None, names: Sequence[str] = (LEADER_RATE, FOLLOWER_RATE)
     ) -> tuple[list[Change], tuple[int, ...]]:
-        """Returns the changes that set the operator's own rates to `wanted`, and the rates to store as its own."""
+        """Return the changes that set the operator's own rates to `wanted`, and the rates to store as its own."""
         own = {str(rate) for rate in self.stored.rates}
         there = self.observed.rates
         text = None if wanted is None else str(wanted)
@@ -215,7 +215,7 @@ class _Pass:
     # The end
 
     def stop(self) -> EntityPlan:
-        """Cancels the moves of the slice and removes throttles; what has been moved stays."""
+        """Cancel the moves of the slice and remove throttles; what has been moved stays."""
         ours = tuple(move.partition for move in self.stored.slice if self._is_ours(move))
         changes: list[Change] = [CancelMoves(partitions=ours)] if ours else []
         rate_changes, rates = self._rate_changes(None)
@@ -306,7 +306,7 @@ class _Pass:
         return self._request(self.stored.slice)
 
     def _even_directories(self) -> EntityPlan:
-        """Moves some replicas between directories of their brokers, waits for them, and ends when all is even.
+        """Move some replicas between directories of their brokers, wait for them, and end when all is even.
 
         Nothing of it is stored: moves under way are in what brokers say of their directories.
         """
@@ -337,7 +337,7 @@ class _Pass:
         )
 
     def _obstacle(self) -> EntityPlan | None:
-        """Returns the plan for a cluster that is not complete, or lacks what the goals name; None for others."""
+        """Return the plan for a cluster that is not complete, or lacks what the goals name; None for others."""
         goals, ids = goals_of(self.resource), {broker.broker_id for broker in self.observed.brokers}
         held = {broker for partition in self.observed.partitions.values() for broker in partition.assigned}
         known = ids | held if goals.mode is Mode.REMOVE_BROKERS else ids
@@ -388,14 +388,14 @@ class _Pass:
 
 
 def next_slice(moves: Sequence[Move], partitions_at_a_time: int) -> tuple[Move, ...]:
-    """Returns the first moves: `partitions_at_a_time` that copy data, or, without data, as many as a status holds."""
+    """Return the first moves: `partitions_at_a_time` that copy data, or, without data, as many as a status holds."""
     if moves[0].adding:
         return tuple(move for move in moves[:partitions_at_a_time] if move.adding)
     return tuple(moves[:PARTITIONS_AT_A_TIME_MAX])
 
 
 def _elections(observed: ObservedBalance, partitions: Sequence[PartitionId]) -> list[Change]:
-    """Returns elections for partitions whose preferred leader is in sync and does not lead."""
+    """Return elections for partitions whose preferred leader is in sync and does not lead."""
     due = []
     for key in partitions:
         partition = observed.partitions[key]
@@ -450,7 +450,7 @@ def _id(
     moves: Sequence[Move],
     between: Sequence[DirectoryMove],
 ) -> str:
-    """Returns an id that no earlier proposal had, because an approval is for one proposal only."""
+    """Return an id that no earlier proposal had, because an approval is for one proposal only."""
     earlier = before.id if before is not None else ""
     return _hashed(
         repr((earlier, goals, list(brokers), [(move.partition, move.target) for move in moves], between))

@@ -73,7 +73,7 @@ class StoredRebalance:
         )
 
     def status(self, phase: str) -> dict[str, Any]:
-        """Returns every field of the status, None for one that is not known."""
+        """Return every field of the status, None for one that is not known."""
         moves = [
             MoveStatus(
                 topic=move.partition.topic,

@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 
 
 def topic_manifest(name: str, topic: ObservedTopic, target: Mapping[str, Any]) -> Manifest:
-    """Returns the KafkaTopic of a topic. `target` has the fields that name its cluster."""
+    """Return the KafkaTopic of a topic. `target` has the fields that name its cluster."""
     factors = {len(partition.replicas) - len(partition.removing) for partition in topic.partitions.values()}
     spec: Manifest = {**target}
     resource_name = resource_name_of(name)
@@ -37,7 +37,7 @@ def topic_manifest(name: str, topic: ObservedTopic, target: Mapping[str, Any]) -
 
 
 def user_manifest(principal: str, user: ObservedUser, target: Mapping[str, Any]) -> Manifest:
-    """Returns the KafkaUser of a principal. Credentials are left out: brokers do not return passwords."""
+    """Return the KafkaUser of a principal. Credentials are left out: brokers do not return passwords."""
     name = principal.partition(":")[2]
     spec: Manifest = {**target}
     resource_name = resource_name_of(name)
@@ -57,7 +57,7 @@ def user_manifest(principal: str, user: ObservedUser, target: Mapping[str, Any])
 
 
 def resource_name_of(name: str) -> str:
-    """Returns a name for Kubernetes: the same one where that is possible, else one with a hash of it."""
+    """Return a name for Kubernetes: the same one where that is possible, else one with a hash of it."""
     plain = _LABEL_ENDS.sub(".", _NOT_IN_NAMES.sub("-", name.lower())).strip("-.")
     if plain == name and len(name) <= NAME_LENGTH_MAX:
         return name
@@ -67,7 +67,7 @@ def resource_name_of(name: str) -> str:
 
 
 def _acls(bindings: Iterable[AclBinding]) -> list[Manifest]:
-    """Returns an entry for the operations of each resource, permission and host."""
+    """Return an entry for the operations of each resource, permission and host."""
     grouped: dict[tuple[Any, ...], list[str]] = {}
     for binding in sorted(bindings):
         pattern, entry = binding.pattern, binding.entry

@@ -132,7 +132,7 @@ def plan_topic(
     *,
     stored: StoredTopic = NOTHING_STORED,
 ) -> EntityPlan:
-    """Plans a topic whose resource stays; `observed` is None if it does not exist."""
+    """Plan a topic whose resource stays; `observed` is None if it does not exist."""
     spec, name = resource.spec, resource.topic_name
     if observed is None:
         create = CreateTopic(
@@ -209,7 +209,7 @@ def has_factor(factor: int | None, partition: ObservedPartition) -> bool:
 
 
 def plan_factor(factor: int | None, observed: ObservedTopic, brokers: Sequence[Broker]) -> FactorPlan:
-    """Plans reassignments to `factor` replicas for each partition; None keeps what is there."""
+    """Plan reassignments to `factor` replicas for each partition; None keeps what is there."""
     partitions = observed.partitions
     moving = sum(partition.is_moving for partition in partitions.values())
     waits = [f"the replicas of {moving} of {len(partitions)} partition(s) to be moved"] if moving else []
@@ -240,7 +240,7 @@ def plan_factor(factor: int | None, observed: ObservedTopic, brokers: Sequence[B
 
 
 def _refusal(factor: int, assignment: Assignment, index: int) -> Refusal:
-    """Returns why a partition gets no more replicas."""
+    """Return why a partition gets no more replicas."""
     partition = assignment.partitions[index]
     others = [target for target in assignment.targets if target not in partition.replicas]
     full = [target for target in others if not assignment.has_room(index, target)]
@@ -263,14 +263,14 @@ def _refusal(factor: int, assignment: Assignment, index: int) -> Refusal:
 def plan_topic_deletion(
     resource: KafkaTopic, observed: ObservedTopic | None, stored: StoredTopic
 ) -> EntityPlan:
-    """Plans for a topic whose resource is deleted. A topic that the resource never had stays."""
+    """Plan for a topic whose resource is deleted. A topic that the resource never had stays."""
     if observed is None or not stored.is_managed or resource.spec.deletion_policy == "Retain":
         return EntityPlan()
     return EntityPlan(changes=(DeleteTopic(topic=resource.topic_name, topic_id=observed.topic_id),))
 
 
 def _status(name: str, **known: object) -> dict[str, object]:
-    """Returns every field, None for one that is not known."""
+    """Return every field, None for one that is not known."""
     fields = ("topicId", "partitions", "replicationFactor", "reassigningPartitions", "managedConfig")
     return {"topicName": name, **{field: known.get(field) for field in fields}}
 

@@ -166,7 +166,7 @@ class AlterQuotas:
 def plan_user(
     resource: KafkaUser, observed: ObservedUser, kafka: ObservedKafka, *, stored: StoredUser = NOTHING_STORED
 ) -> EntityPlan:
-    """Plans a user whose resource stays."""
+    """Plan a user whose resource stays."""
     reserved = sorted(_principals(resource) & kafka.reserved)
     if reserved:
         message = (
@@ -200,14 +200,14 @@ def plan_user(
 
 
 def _principals(resource: KafkaUser) -> frozenset[str]:
-    """Returns the principals of the user: its own, and those of a certificate with its name."""
+    """Return the principals of the user: its own, and those of a certificate with its name."""
     name = resource.user_name
     issued = (f"User:CN={name}", f"User:{name}") if resource.is_issued else ()
     return frozenset((resource.principal, *issued))
 
 
 def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, stored: StoredUser) -> EntityPlan:
-    """Plans for a user whose resource is deleted: what the spec names is revoked, except for the Secret."""
+    """Plan for a user whose resource is deleted: what the spec names is revoked, except for the Secret."""
     spec = resource.spec
     if not stored.is_managed or spec.deletion_policy == "Retain":
         return EntityPlan()
@@ -273,7 +273,7 @@ def _plan_credentials(
 def _plan_certificate(
     resource: KafkaUser, observed: ObservedUser, changes: list[Change], refusals: list[Refusal]
 ) -> tuple[str, ...]:
-    """Plans the certificate of a user that names an issuer; returns what cert-manager has yet to do."""
+    """Plan the certificate of a user that names an issuer; returns what cert-manager has yet to do."""
     authentication, name = resource.spec.authentication, resource.secret_name
     if authentication is None or authentication.issuer_ref is None or name is None:
         return ()
@@ -336,7 +336,7 @@ def _denials_last(binding: AclBinding) -> tuple[bool, AclBinding]:
 
 
 def bindings_of(acl: Acl, principal: str) -> tuple[AclBinding, ...]:
-    """Returns a binding for each operation."""
+    """Return a binding for each operation."""
     pattern = ResourcePattern(
         resource_type=ResourceType[enum_name(acl.resource.type)],
         name=acl.resource.name,
@@ -368,12 +368,12 @@ def acl_text(binding: AclBinding) -> str:
 
 
 def word_of(name: str) -> str:
-    """Returns `DESCRIBE_CONFIGS` as `DescribeConfigs`."""
+    """Return `DESCRIBE_CONFIGS` as `DescribeConfigs`."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def quota_values(quotas: Quotas) -> dict[str, float]:
-    """Returns the quotas that are given, with Kafka's names."""
+    """Return the quotas that are given, with Kafka's names."""
     return {name: float(value) for name, value in quotas.model_dump().items() if value is not None}
 
 

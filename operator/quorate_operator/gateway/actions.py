@@ -53,7 +53,7 @@ class Leader:
 
 
 async def perform(action: steps.KafkaAction, leader: Leader, *, is_last_attempt: bool) -> bool:
-    """Applies a step. Returns False if another leader must be asked, which is an error at the last attempt.
+    """Apply a step. Returns False if another leader must be asked, which is an error at the last attempt.
 
     Raises:
         StepError: the step failed. The message is for people.
@@ -169,7 +169,7 @@ NodeAction = steps.SetLogLevels | steps.CordonDirectories | steps.MoveReplicas
 
 
 async def perform_at_node(action: NodeAction, client: AdminClient | None) -> None:
-    """Applies a step at the node itself, by its `client`.
+    """Apply a step at the node itself, by its `client`.
 
     Raises:
         StepError: the step failed. The message is for people.
@@ -243,7 +243,7 @@ def _raise_unless(
 
 
 def _intended(action: steps.KafkaAction) -> str:
-    """Returns what was not done, as the beginning of a message."""
+    """Return what was not done, as the beginning of a message."""
     match action:
         case steps.AddVoter(node_id=node_id):
             return f"controller {node_id} was not made a voter"

@@ -42,7 +42,7 @@ def observed_quorum(
     now_ms: int,
     leader_since_ms: int | None = None,
 ) -> ObservedQuorum:
-    """Returns the quorum as its leader described it at `now_ms`, without the `brokers`, which are observers too.
+    """Return the quorum as its leader described it at `now_ms`, without the `brokers`, which are observers too.
 
     The leader was elected at `leader_since_ms` or before, by its clock; None if that is unknown. Times in the result
     are converted from the leader's clock to that of `now_ms`.
@@ -80,7 +80,7 @@ def observed_quorum(
 
 
 def registrations(image: MetadataImage) -> dict[int, ObservedRegistration]:
-    """Returns every registration by node id."""
+    """Return every registration by node id."""
     brokers = {
         broker.broker_id: ObservedRegistration(
             node_id=broker.broker_id,
@@ -109,7 +109,7 @@ def registrations(image: MetadataImage) -> dict[int, ObservedRegistration]:
 def partitions_to_watch(
     image: MetadataImage, draining: Iterable[int], log_dirs: Mapping[int, LogDirs]
 ) -> tuple[ObservedPartition, ...]:
-    """Returns partitions with a replica on a draining broker, and those under reassignment, by topic and number.
+    """Return partitions with a replica on a draining broker, and those under reassignment, by topic and number.
 
     The size is that of the largest replica among those in `log_dirs`.
     """
@@ -147,7 +147,7 @@ class Counts:
 
 
 def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int]) -> Counts:
-    """Counts every partition once. `general` and `own` are what `views.min_insync_replicas` returns.
+    """Count every partition once. `general` and `own` are what `views.min_insync_replicas` returns.
 
     A partition that needs all its replicas in sync can't keep them while a broker restarts: it counts as fragile only
     while it has fewer in sync than it would have then.
@@ -177,7 +177,7 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
 
 
 def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs]) -> dict[int, BrokerLoad]:
-    """Returns the load of each registered broker, and of each that is gone and still has replicas."""
+    """Return the load of each registered broker, and of each that is gone and still has replicas."""
     return {
         broker_id: BrokerLoad(
             replicas=counts.replicas.get(broker_id, 0),
@@ -194,7 +194,7 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
 
 
 def observed_directories(directories: LogDirs) -> dict[str, ObservedDirectory]:
-    """Returns the log directories of a broker by path."""
+    """Return the log directories of a broker by path."""
     return {path: _observed_directory(directory) for path, directory in directories.items()}
 
 
@@ -217,7 +217,7 @@ def _observed_directory(described: LogDirDescription) -> ObservedDirectory:
 
 
 def cordoned_directories(image: MetadataImage) -> dict[int, tuple[str, ...]]:
-    """Returns the dynamic `cordoned.log.dirs` by broker."""
+    """Return the dynamic `cordoned.log.dirs` by broker."""
     return {
         int(name): tuple(path.strip() for path in configs[CORDONED_LOG_DIRS].split(",") if path.strip())
         for (kind, name), configs in image.configs.items()
@@ -226,7 +226,7 @@ def cordoned_directories(image: MetadataImage) -> dict[int, tuple[str, ...]]:
 
 
 def unpreferred_partitions(image: MetadataImage) -> Iterator[PartitionId]:
-    """Yields partitions that their preferred leader does not lead, though it is in sync and in service."""
+    """Yield partitions that their preferred leader does not lead, though it is in sync and in service."""
     for topic_id, number in image.index.imbalanced:
         topic = image.topics.by_id[topic_id]
         partition = topic.partitions[number]
@@ -280,7 +280,7 @@ def _room_bytes(directories: LogDirs | None) -> int | None:
 
 
 def _free_bytes(directories: LogDirs | None) -> int | None:
-    """Returns the usable bytes of all directories; None if a broker does not report them, as before Kafka 3.3."""
+    """Return the usable bytes of all directories; None if a broker does not report them, as before Kafka 3.3."""
     if directories is None:
         return None
     free = [

@@ -89,7 +89,7 @@ class KafkaGateway:
         loggers: Mapping[int, frozenset[str]],
         directories_of: frozenset[int] = frozenset(),
     ) -> KafkaFacts | None:
-        """Returns what quorum and brokers report; None without a leader, or with a `problem`.
+        """Return what quorum and brokers report; None without a leader, or with a `problem`.
 
         Partitions are reported of `draining` brokers alone, levels of the `loggers` that are named, by node, and log
         directories of the brokers `directories_of`.
@@ -191,7 +191,7 @@ class KafkaGateway:
         return max(led, key=lambda response: response.described.leader_epoch, default=None)
 
     async def _await_leader(self) -> _Led | None:
-        """Returns the quorum as its leader describes it; None without a leader for LEADER_WAIT_S."""
+        """Return the quorum as its leader describes it; None without a leader for LEADER_WAIT_S."""
         try:
             async with asyncio.timeout(LEADER_WAIT_S):
                 while (led := await self._find_leader()) is None:  # noqa: ASYNC110 - no node announces a leader
@@ -201,7 +201,7 @@ class KafkaGateway:
             return None
 
     async def _as_led_by(self, address: Address) -> _Led | str:
-        """Returns the quorum if the controller at this address leads it, with a commit in its epoch; else why not."""
+        """Return the quorum if the controller at this address leads it, with a commit in its epoch; else why not."""
         client = self._contacts.client(Role.CONTROLLER, address)
         try:
             async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
@@ -224,7 +224,7 @@ class KafkaGateway:
     # The metadata image
 
     async def _followed(self, led: _Led) -> LiveImage | None:
-        """Returns the image, caught up; None if the log can't be read, with the reason in `problem`."""
+        """Return the image, caught up; None if the log can't be read, with the reason in `problem`."""
         live = await self._live_image(led)
         try:
             await live.refresh(timeout_ms=IMAGE_TIMEOUT_MS)
@@ -238,7 +238,7 @@ class KafkaGateway:
         return live
 
     async def _live_image(self, led: _Led) -> LiveImage:
-        """Returns the image, which follows this leader from now on."""
+        """Return the image, which follows this leader from now on."""
         leader_id = led.described.leader_id
         config = self._contacts.config(Role.CONTROLLER, led.address)
         contacts = {node_id: admin_address(address) for node_id, address in self._controllers.items()}
@@ -275,7 +275,7 @@ class KafkaGateway:
     # Single nodes
 
     def _client_of(self, node_id: int) -> AdminClient | None:
-        """Returns a client of this node alone; None if the last observation found no such node."""
+        """Return a client of this node alone; None if the last observation found no such node."""
         if node_id in self._controllers:
             return self._contacts.client(Role.CONTROLLER, self._controllers[node_id])
         if node_id in self._brokers:
@@ -285,7 +285,7 @@ class KafkaGateway:
     async def _describe_log_levels(
         self, loggers: Mapping[int, frozenset[str]]
     ) -> Mapping[int, Mapping[str, str]]:
-        """Returns the levels of the named loggers, of each node that answers."""
+        """Return the levels of the named loggers, of each node that answers."""
         responses = await asyncio.gather(*(self._log_levels_of(*logger) for logger in loggers.items()))
         return {
             node_id: response
@@ -319,7 +319,7 @@ class KafkaGateway:
         return any(node.node_id == broker_id and not node.fenced for node in cluster.nodes)
 
     async def _describe_log_dirs(self, brokers: Mapping[int, Address]) -> Mapping[int, LogDirs]:
-        """Returns the log directories of the brokers that answer, at most LOG_DIRS_AGE_MS_MAX old."""
+        """Return the log directories of the brokers that answer, at most LOG_DIRS_AGE_MS_MAX old."""
         if not brokers:
             return {}
         now_ms = clock.now_ms()
@@ -343,7 +343,7 @@ class KafkaGateway:
             return None
 
     async def _update_min_insync(self, brokers: Mapping[int, Address], answering: frozenset[int]) -> None:
-        """Reads the static `min.insync.replicas` of a broker each minute: the metadata has only dynamic configs."""
+        """Read the static `min.insync.replicas` of a broker each minute: the metadata has only dynamic configs."""
         now_ms = clock.now_ms()
         if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
             return
@@ -361,7 +361,7 @@ async def _broker_config(client: AdminClient, broker_id: int, name: str) -> str 
 
 
 async def _described(client: AdminClient, resource: ConfigResource) -> Sequence[ConfigEntry] | None:
-    """Returns the configs of a node; None if it does not answer in time."""
+    """Return the configs of a node; None if it does not answer in time."""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
             described = await client.describe_configs([resource])

@@ -29,7 +29,7 @@ class NodeClients:
         self._clients: dict[tuple[Role, Address], tuple[SecurityConfig, AdminClient]] = {}
 
     def config(self, role: Role, address: Address) -> AdminConfig:
-        """Returns a configuration that leads to this node alone, without retries."""
+        """Return a configuration that leads to this node alone, without retries."""
         at = (admin_address(address),)
         return AdminConfig(
             bootstrap_controllers=at if role is Role.CONTROLLER else (),
@@ -50,7 +50,7 @@ class NodeClients:
         return self._clients[key][1]
 
     async def retain(self, contacts: Mapping[Role, Iterable[Address]]) -> None:
-        """Closes the connections to all other nodes, and those whose certificates or passwords have changed."""
+        """Close the connections to all other nodes, and those whose certificates or passwords have changed."""
         kept = {(role, address) for role, addresses in contacts.items() for address in addresses}
         gone = [
             self._clients.pop(key)

@@ -32,7 +32,7 @@ PROBES_AT_ONCE_MAX = 32
 async def probe(
     addresses: Iterable[Address], node_ids: frozenset[int], security_of: SecurityOf
 ) -> Mapping[Address, Reached]:
-    """Returns the node that answers at each address. Only node ids in `node_ids` are recognized.
+    """Return the node that answers at each address. Only node ids in `node_ids` are recognized.
 
     An unknown listener is probed in plain text, and over TLS if it expects that. A certificate is checked before a
     login is sent; without a login the node's response identifies it. Where clients log in with tokens alone, only the
@@ -76,7 +76,7 @@ async def _ask(
 async def _ask_over(
     address: Address, node_ids: frozenset[int], security: SecurityConfig
 ) -> tuple[str | None, int | None]:
-    """Returns cluster id and node id; (None, None) for a SASL listener without a login."""
+    """Return cluster id and node id; (None, None) for a SASL listener without a login."""
     connection = await Connection.open(
         admin_address(address), client_id=CLIENT_ID, timeout_ms=PROBE_TIMEOUT_MS, security=security
     )
@@ -93,7 +93,7 @@ async def _ask_over(
 
 
 async def _cluster_id(connection: Connection) -> str:
-    """Returns the id from DescribeCluster. Raises ServerError for a controller below metadata.version 3.7-IV0."""
+    """Return the id from DescribeCluster. Raises ServerError for a controller below metadata.version 3.7-IV0."""
     for is_to_controllers in (False, True):
         response = await connection.request(
             describe_cluster_request(is_to_controllers=is_to_controllers), PROBE_TIMEOUT_MS
@@ -106,7 +106,7 @@ async def _cluster_id(connection: Connection) -> str:
 
 
 async def _node_id(connection: Connection, node_ids: frozenset[int]) -> int | None:
-    """Returns which of these node ids the node has: it describes its own configuration and refuses others.
+    """Return which of these node ids the node has: it describes its own configuration and refuses others.
 
     Its list of nodes is no evidence: a node that answers at another node's address lists that other node there.
     """

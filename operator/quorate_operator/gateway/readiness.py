@@ -13,7 +13,7 @@ from quorate_operator.planning.cluster import (
 
 
 def state_of(node: ObservedNode, kafka: KafkaFacts | None, *, was_ready: bool) -> NodeState:
-    """Returns the state of a node; `node.state` is what its runtime observed.
+    """Return the state of a node; `node.state` is what its runtime observed.
 
     `was_ready`: whether it has been READY since its process began. A controller is READY when the leader reports that
     it is caught up and has fetched since its process began, as a voter or an observer. A broker is READY when it is
@@ -45,7 +45,7 @@ def _is_ready(node: ObservedNode, kafka: KafkaFacts | None, *, was_ready: bool) 
 
 
 def _replicas_of(node: ObservedNode, quorum: ObservedQuorum) -> Iterator[ObservedVoter]:
-    """Yields the replicas of this node with its present disk; those with a former disk don't count."""
+    """Yield the replicas of this node with its present disk; those with a former disk don't count."""
     voter = quorum.voters.get(node.node_id)
     for replica in (*([voter] if voter else ()), *quorum.observers):
         is_same_disk = None in (node.directory_id, replica.directory_id) or (

@@ -48,7 +48,7 @@ _NOT_NEEDED = frozenset(
 async def observe_rebalance(
     client: AdminClient, resource: KafkaRebalance, stored: StoredRebalance, kafka: ObservedKafka
 ) -> ObservedBalance:
-    """Returns what the next step needs of the cluster: only the slice while one is under way. Raises AdminError."""
+    """Return what the next step needs of the cluster: only the slice while one is under way. Raises AdminError."""
     under_way = await client.list_partition_reassignments()
     described = await client.describe_cluster(include_fenced_brokers=True)
     rates = await _dynamic(client, [DEFAULTS], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, RATES)
@@ -91,7 +91,7 @@ async def observe_rebalance(
 
 
 async def _describe(client: AdminClient, names: Sequence[str]) -> dict[str, TopicDescription]:
-    """Returns the topics that exist, and that may be described."""
+    """Return the topics that exist, and that may be described."""
     left = iter(names)
     found: dict[str, TopicDescription] = {}
     while some := list(islice(left, TOPICS_PER_REQUEST_MAX)):
@@ -102,7 +102,7 @@ async def _describe(client: AdminClient, names: Sequence[str]) -> dict[str, Topi
 async def _dynamic(
     client: AdminClient, resources: Sequence[ConfigResource], source: ConfigSource, names: Sequence[str]
 ) -> dict[str, dict[str, str]]:
-    """Returns configs of these names that were set dynamically, by resource."""
+    """Return configs of these names that were set dynamically, by resource."""
     if not resources:
         return {}
     described = await client.describe_configs(dict.fromkeys(resources))
@@ -117,7 +117,7 @@ async def _dynamic(
 
 
 async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None:
-    """Makes one change; one that was made already is no error.
+    """Make one change; one that was made already is no error.
 
     Raises:
         ServerError: it was refused.
@@ -152,7 +152,7 @@ async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None
 
 
 async def _move_to_directories(client: AdminClient, change: MoveToDirectories) -> None:
-    """Asks each broker at its address: any other would not know its directories."""
+    """Ask each broker at its address: any other would not know its directories."""
     for broker_id, targets in change.targets.items():
         moved = await client.alter_replica_log_dirs_at(
             admin_address(change.addresses[broker_id]),

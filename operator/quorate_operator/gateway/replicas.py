@@ -38,7 +38,7 @@ class Disks:
     directories: dict[int, Mapping[str, ObservedDirectory]] = field(default_factory=dict)
 
     def with_room(self, broker: Broker) -> Broker:
-        """Returns a broker with its room, if it described its directories."""
+        """Return a broker with its room, if it described its directories."""
         directories = self.directories.get(broker.broker_id)
         return broker if directories is None else replace(broker, room_bytes=broker_room_bytes(directories))
 
@@ -46,7 +46,7 @@ class Disks:
 def observed_partitions(
     topics: Iterable[TopicDescription], reassignments: Reassignments, sizes: Mapping[PartitionId, int]
 ) -> dict[PartitionId, ObservedPartition]:
-    """Returns the partitions of topics, with the replicas that reassignments add and remove."""
+    """Return the partitions of topics, with the replicas that reassignments add and remove."""
     found = {}
     for topic in topics:
         for partition in topic.partitions:
@@ -65,7 +65,7 @@ def observed_partitions(
 
 
 async def observe_disks(client: AdminClient, kafka: ObservedKafka) -> Disks:
-    """Asks each broker whose address is known. A broker that does not answer is treated as one without an address."""
+    """Ask each broker whose address is known. A broker that does not answer is treated as one without an address."""
     broker_ids = {admin_address(address): broker_id for broker_id, address in kafka.addresses.items()}
     responses = await asyncio.gather(
         *(client.describe_log_dirs_at(address) for address in broker_ids), return_exceptions=True

@@ -39,7 +39,7 @@ async def observe_kafka(
     addresses: Mapping[int, Address] | None = None,
     servers: Collection[AdminAddress] = (),
 ) -> ObservedKafka:
-    """Returns cluster id and brokers; those in `decommissioned` get no replicas. Raises AdminError.
+    """Return cluster id and brokers; those in `decommissioned` get no replicas. Raises AdminError.
 
     Without `addresses`, a broker's address is known if it advertises one of `servers`.
     """
@@ -70,7 +70,7 @@ async def observe_kafka(
 async def observe_topics(
     client: AdminClient, names: Iterable[str]
 ) -> Mapping[str, ObservedTopic | ServerError | None]:
-    """Returns topics by name: None for one that does not exist, the error for one that can't be described.
+    """Return topics by name: None for one that does not exist, the error for one that can't be described.
 
     Raises:
         AdminError: no broker answered.
@@ -115,7 +115,7 @@ async def _observe_some(
 async def observe_assignment(
     client: AdminClient, topics: Iterable[ObservedTopic], kafka: ObservedKafka
 ) -> Assignment:
-    """Returns the assignment in which replication factors of topics are changed, with the room of brokers.
+    """Return the assignment in which replication factors of topics are changed, with the room of brokers.
 
     Raises:
         AdminError: no broker answered.
@@ -150,7 +150,7 @@ def _error_or_missing(error: ServerError) -> ServerError | None:
 
 
 async def change_topic(client: AdminClient, change: TopicChange) -> None:
-    """Makes one change; one that was made already is no error.
+    """Make one change; one that was made already is no error.
 
     Raises:
         ServerError: it was refused.

@@ -43,7 +43,7 @@ class UsersFacts:
 async def observe_users(
     client: AdminClient, users: Collection[str] | None, principals: Collection[str]
 ) -> UsersFacts:
-    """Returns credentials, ACLs and quotas of users and principals, with one request for each of the three.
+    """Return credentials, ACLs and quotas of users and principals, with one request for each of the three.
 
     With `users` None, all users are described. For one principal, only its ACLs are requested; for several, all ACLs.
 
@@ -69,7 +69,7 @@ async def observe_users(
 async def _acls(
     client: AdminClient, principals: Collection[str]
 ) -> Mapping[str, frozenset[AclBinding]] | None:
-    """Returns the ACLs by principal: with one request, whatever their number."""
+    """Return the ACLs by principal: with one request, whatever their number."""
     asked = None
     if len(principals) == 1:
         (only,) = principals
@@ -87,7 +87,7 @@ async def _acls(
 
 
 async def change_user(client: AdminClient, change: UserChange) -> None:
-    """Makes one change; one that was made already is no error.
+    """Make one change; one that was made already is no error.
 
     Raises:
         ServerError: it was refused.

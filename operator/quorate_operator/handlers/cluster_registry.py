@@ -20,7 +20,7 @@ class Clusters:
         self._tasks: ReconcileTasks[ClusterKey, ClusterReconciler] = ReconcileTasks()
 
     def seen(self, body: Object) -> None:
-        """Handles a created or changed resource: starts or wakes its cluster's reconcile."""
+        """Handle a created or changed resource: starts or wakes its cluster's reconcile."""
         changed = self._shared.store.put(body)
         key = self._shared.store.cluster_of(body)
         if key not in self._tasks:
@@ -31,7 +31,7 @@ class Clusters:
         self._count(body, exists=True)
 
     def gone(self, body: Object) -> None:
-        """Handles a deleted resource. The reconcile of a cluster without resources ends."""
+        """Handle a deleted resource. The reconcile of a cluster without resources ends."""
         store, metrics = self._shared.store, self._shared.metrics
         key = store.cluster_of(body)
         store.remove(body)
@@ -52,13 +52,13 @@ class Clusters:
             reconciler.wake()
 
     async def wait_cleared(self, body: Object) -> None:
-        """Waits until none of the resource's pods is left, so that its deletion may complete."""
+        """Wait until none of the resource's pods is left, so that its deletion may complete."""
         reconciler = self._tasks.find(self._shared.store.cluster_of(body))
         if reconciler is not None:
             await reconciler.wait_cleared(body["metadata"]["uid"])
 
     async def close(self) -> None:
-        """Stops every reconcile."""
+        """Stop every reconcile."""
         await self._tasks.close()
 
     def _count(self, body: Object, *, exists: bool) -> None:

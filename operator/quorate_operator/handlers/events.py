@@ -30,7 +30,7 @@ class EventRecorder:
     async def record(
         self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
     ) -> None:
-        """Writes an Event, unless an equal one was written and not settled since. A failure to write is logged."""
+        """Write an Event, unless an equal one was written and not settled since. A failure to write is logged."""
         key = (about["metadata"]["uid"], reason, note)
         now = time.monotonic()
         if self._recorded.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
@@ -48,7 +48,7 @@ class EventRecorder:
             log.warning("%s/%s: the Event %s was not written: %s", *cluster, reason, error)
 
     def settle(self, about: Object, reason: str, note: str) -> None:
-        """Marks a step as done, so that the same step is reported again when it has to be repeated."""
+        """Mark a step as done, so that the same step is reported again when it has to be repeated."""
         self._recorded.pop((about["metadata"]["uid"], reason, note), None)
 
     def _event(self, about: Object, reason: str, note: str, is_warning: bool) -> Object:

@@ -37,7 +37,7 @@ class Liveness:
 
     @contextmanager
     def pass_of(self, key: object) -> Iterator[None]:
-        """Marks a pass over a cluster or its entities as under way while the context is open."""
+        """Mark a pass over a cluster or its entities as under way while the context is open."""
         mark = object()
         self._passes[mark] = (key, self._clock())
         try:
@@ -46,19 +46,19 @@ class Liveness:
             del self._passes[mark]
 
     def faulted(self, key: object, error: str) -> None:
-        """Records a fault of the operator in a reconcile, which is restarted or tried again."""
+        """Record a fault of the operator in a reconcile, which is restarted or tried again."""
         self._faults[key] = error
 
     def recovered(self, key: object) -> None:
-        """Records that a reconcile has completed a pass without a fault, or has ended."""
+        """Record that a reconcile has completed a pass without a fault, or has ended."""
         self._faults.pop(key, None)
 
     def notes(self) -> list[str]:
-        """Returns a line for each reconcile that has not completed a pass without a fault since its last fault."""
+        """Return a line for each reconcile that has not completed a pass without a fault since its last fault."""
         return [f"{key}: {error}" for key, error in self._faults.items()]
 
     def fault(self) -> str | None:
-        """Returns what is stuck, or None."""
+        """Return what is stuck, or None."""
         now = self._clock()
         if now - self._beat > BEAT_AGE_S_MAX:
             return f"the event loop has not run for {now - self._beat:.0f} s"
@@ -71,7 +71,7 @@ class Liveness:
 
 
 def health_server(liveness: Liveness, metrics: OperatorMetrics) -> HttpServer:
-    """Serves /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
+    """Serve /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
     page = CachedPage(lambda: generate_latest(metrics.registry), time.monotonic)
 
     async def live(_: web.Request) -> web.Response:
@@ -95,7 +95,7 @@ def health_server(liveness: Liveness, metrics: OperatorMetrics) -> HttpServer:
 
 @asynccontextmanager
 async def served(server: HttpServer, host: str, port: int) -> AsyncIterator[None]:
-    """Serves while the context is open. Raises OSError if the port is not available."""
+    """Serve while the context is open. Raises OSError if the port is not available."""
     try:
         await server.start(host, port)
         yield

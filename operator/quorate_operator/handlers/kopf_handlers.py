@@ -42,7 +42,7 @@ EXIT_TIMEOUT_S = 25.0
 
 
 def settings_of(*, cluster_wide: bool, selector: LabelSelector = EVERYTHING) -> kopf.OperatorSettings:
-    """Returns settings with bounded requests and watches, our finalizer and annotations, and no Events of kopf.
+    """Return settings with bounded requests and watches, our finalizer and annotations, and no Events of kopf.
 
     The API server selects the resources. kopf would remove the finalizer from others, where another operator set it.
     A resource whose labels cease to match is reported as deleted, with its finalizer.
@@ -74,13 +74,13 @@ class Reconciles(Protocol):
     """What kopf reports the resources of some kinds to: `Clusters` or `Entities`."""
 
     def seen(self, body: Object) -> None:
-        """Handles a created or changed resource."""
+        """Handle a created or changed resource."""
 
     def gone(self, body: Object) -> None:
-        """Handles a deleted resource."""
+        """Handle a deleted resource."""
 
     async def wait_cleared(self, body: Object) -> None:
-        """Waits until the resource may be removed."""
+        """Wait until the resource may be removed."""
 
 
 def registry_of(clusters: Clusters, entities: Entities) -> kopf.OperatorRegistry:
@@ -145,7 +145,7 @@ async def run_kopf(
     ready: asyncio.Event,
     stop: asyncio.Event,
 ) -> None:
-    """Runs kopf until `stop` is set or it fails. Sets `ready` once it has begun."""
+    """Run kopf until `stop` is set or it fails. Sets `ready` once it has begun."""
     await kopf.operator(
         registry=registry_of(clusters, entities),
         settings=settings_of(cluster_wide=namespaces is None, selector=selector),

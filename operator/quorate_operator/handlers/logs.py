@@ -31,7 +31,7 @@ class TemporaryIsNoError(logging.Filter):
     """Logs kopf's temporary failures at level INFO: kopf reports each handler that waits as an error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Returns whether the record is logged; may change its level."""
+        """Return whether the record is logged; may change its level."""
         if TEMPORARY in record.msg and record.levelno == logging.ERROR:
             record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
             return logging.getLogger("quorate_operator").isEnabledFor(logging.INFO)
@@ -39,7 +39,7 @@ class TemporaryIsNoError(logging.Filter):
 
 
 def configure_logs(*, level: str, is_json: bool) -> None:
-    """Logs from this level on. Libraries log only warnings and errors."""
+    """Log from this level on. Libraries log only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonFormatter() if is_json else PrintableFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")

@@ -61,17 +61,17 @@ class OperatorMetrics:
         )
 
     def http_limit_counter(self, server: str) -> Callable[[HttpLimit], None]:
-        """Returns what counts a limit that one of the operator's HTTP servers applied."""
+        """Return what counts a limit that one of the operator's HTTP servers applied."""
         return lambda limit: self.http_limits.labels(server, limit.value).inc()
 
     def count_pass(self, kind: str, namespace: str, duration_s: float, *, has_failed: bool) -> None:
-        """Counts one pass over a cluster, or over the due resources of a kind."""
+        """Count one pass over a cluster, or over the due resources of a kind."""
         self.reconciliations.labels(kind, namespace).inc()
         self.duration.labels(kind, namespace).observe(duration_s)
         (self.failed if has_failed else self.successful).labels(kind, namespace).inc()
 
     def count_resource(self, kind: str, namespace: str, uid: str, *, exists: bool, is_paused: bool) -> None:
-        """Counts a resource that exists, and one that is paused."""
+        """Count a resource that exists, and one that is paused."""
         for counted, gauge, is_counted in (
             (self._resources, self.resources, exists),
             (self._paused, self.paused, is_paused),
@@ -81,14 +81,14 @@ class OperatorMetrics:
             gauge.labels(kind, namespace).set(len(uids))
 
     def set_leader(self, namespace: str, name: str, *, has_leader: bool | None) -> None:
-        """Sets whether a quorum's leader answers; None if none is expected: not formed, hibernated or deleted."""
+        """Set whether a quorum's leader answers; None if none is expected: not formed, hibernated or deleted."""
         if has_leader is not None:
             self.has_leader.labels(name, namespace).set(has_leader)
             return
         self.has_leader.remove(name, namespace)
 
     def set_state(self, kind: str, namespace: str, name: str, reason: str | None) -> None:
-        """Sets a resource's state. `reason` is why it is not ready, empty if it is ready, None if it is deleted."""
+        """Set a resource's state. `reason` is why it is not ready, empty if it is ready, None if it is deleted."""
         before = self._states.pop((kind, name, namespace), None)
         if before is not None and before != reason:
             self.state.remove(kind, name, namespace, before)

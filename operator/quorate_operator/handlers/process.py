@@ -81,7 +81,7 @@ class OperatorOptions:
 
 
 async def run_operator(options: OperatorOptions) -> None:
-    """Runs until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
+    """Run until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
     raise_file_limit()  # connections of clients are bounded, those to nodes and API servers add to them
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -203,7 +203,7 @@ def _reconciler(
 
 
 async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:
-    """Runs all of `work` until `stop` is set or a coroutine ends; raises its error."""
+    """Run all of `work` until `stop` is set or a coroutine ends; raises its error."""
     tasks = [asyncio.create_task(coroutine) for coroutine in (*work, _waiting(stop))]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -220,7 +220,7 @@ async def _waiting(stop: asyncio.Event) -> None:
 
 
 async def label_leading(api: KubernetesApi, namespace: str, identity: str, *, leads: bool) -> None:
-    """Sets or removes LEADS_LABEL on the pod of this name. Does nothing without a pod, outside of Kubernetes.
+    """Set or remove LEADS_LABEL on the pod of this name. Does nothing without a pod, outside of Kubernetes.
 
     A replica that starts removes the label that an earlier process of its pod left.
     """

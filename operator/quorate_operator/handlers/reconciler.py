@@ -106,7 +106,7 @@ class ClusterReconciler:
         self._loop.wake()
 
     async def wait_cleared(self, uid: str) -> None:
-        """Waits until the resource with this uid may be removed: nothing is left that has to be deleted before it."""
+        """Wait until the resource with this uid may be removed: nothing is left that has to be deleted before it."""
         while uid not in self._cleared:
             await self._has_cleared.wait()
 
@@ -123,7 +123,7 @@ class ClusterReconciler:
         return self._shared.observations
 
     async def desired_state(self) -> DesiredState | None:
-        """Returns the cluster of the resources; None if the KafkaController is invalid or missing.
+        """Return the cluster of the resources; None if the KafkaController is invalid or missing.
 
         An invalid pool is left out, or used with its last valid spec; its conditions report that.
         """
@@ -147,7 +147,7 @@ class ClusterReconciler:
         return DesiredState(cluster=replace(cluster, running=running), manifests=validation.manifests)
 
     async def _refuse_split(self, resources: ClusterResources) -> bool:
-        """Returns whether resources of the cluster exist that this operator does not select, and reports them.
+        """Return whether resources of the cluster exist that this operator does not select, and report them.
 
         They are requested after `resources` were read from the store: a resource that left the store before is found.
         """
@@ -172,7 +172,7 @@ class ClusterReconciler:
         return True
 
     async def _current_resources(self) -> ClusterResources:
-        """Returns the resources; requests an unseen KafkaController, without which deleted pools are not drained."""
+        """Return the resources; requests an unseen KafkaController, without which deleted pools are not drained."""
         store = self._shared.store
         if store.of_cluster(self.key).quorum is None:
             quorum = await self._shared.api.get(CONTROLLERS, *self.key)
@@ -181,7 +181,7 @@ class ClusterReconciler:
         return store.of_cluster(self.key)
 
     async def _choose_node_ids(self, resources: ClusterResources) -> bool:
-        """Stores node ids in valid pools that name none. Returns whether there were any."""
+        """Store node ids in valid pools that name none. Returns whether there were any."""
         bodies = [body for _, body in resources.used]
         missing = [body for body in bodies if "nodeIds" not in body["spec"] and lacks_node_ids(body)]
         existing = self._infrastructure.pools_of_nodes() if missing else {}
@@ -197,7 +197,7 @@ class ClusterReconciler:
         return bool(missing)
 
     async def refused(self, error: ManifestError) -> None:
-        """Reports invalid manifests in the conditions. Until they change, only deleted resources are cleared."""
+        """Report invalid manifests in the conditions. Until they change, only deleted resources are cleared."""
         resources, message = self._resources, str(error)
         assert resources.quorum is not None
         await self._clear(resources)
@@ -210,7 +210,7 @@ class ClusterReconciler:
             await self._refuse(kind, body, message)
 
     async def _refuse(self, kind: Kind, body: Object, message: str) -> None:
-        """Reports an invalid resource."""
+        """Report an invalid resource."""
         spec = self._validation.spec_of(body)
         await self._write_status(
             kind, body, refused_status(message, body["metadata"]["generation"], accepted_spec=spec)
@@ -218,7 +218,7 @@ class ClusterReconciler:
         await self._shared.events.record(self.key, body, INVALID_MANIFEST, message, is_warning=True)
 
     async def complete_plan(self, observation: Observation) -> steps.Plan:
-        """Returns the plan together with the steps for brokers of pools that are deleted."""
+        """Return the plan together with the steps for brokers of pools that are deleted."""
         resources = self._resources
         if resources.is_deleted:
             return observation.plan
@@ -234,7 +234,7 @@ class ClusterReconciler:
         return with_pool_removal(plan, ended)
 
     def _refusals(self) -> tuple[steps.Refusal, ...]:
-        """Returns a refusal for each invalid resource, except a pool that has the quorum's own name."""
+        """Return a refusal for each invalid resource, except a pool that has the quorum's own name."""
         return tuple(
             steps.Refusal(INVALID_MANIFEST, message, pool=name)
             for (kind, name), message in self._validation.refused.items()
@@ -242,11 +242,11 @@ class ClusterReconciler:
         )
 
     async def observed(self, observation: Observation) -> None:
-        """Publishes the status page's snapshot, the resources' statuses, and Events of refusals."""
+        """Publish the status page's snapshot, the resources' statuses, and Events of refusals."""
         await self._publish(self._resources, observation)
 
     def lock_for(self, action: steps.Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
-        """Returns the Lease of the cluster for steps that one process at a time may apply; None for others."""
+        """Return the Lease of the cluster for steps that one process at a time may apply; None for others."""
         return self._leased() if is_guarded(action, self._shared.selector) else None
 
     @asynccontextmanager
@@ -287,7 +287,7 @@ class ClusterReconciler:
             await self._clear(resources)
 
     async def finished(self, result: PassResult) -> int:
-        """Counts the pass, reports a failure in the conditions, and returns the time to the next pass."""
+        """Count the pass, report a failure in the conditions, and return the time to the next pass."""
         problem = self._problem_of(result)
         self._shared.metrics.count_pass(
             CONTROLLERS.name, self.key.namespace, result.duration_s, has_failed=problem is not None
@@ -303,7 +303,7 @@ class ClusterReconciler:
         return 0 if had_problem else REQUEUE_POLICY.after(result, clock.now_ms())
 
     def _problem_of(self, result: PassResult) -> str | None:
-        """Returns what failed in a pass, or None. Failed steps were logged already."""
+        """Return what failed in a pass, or None. Failed steps were logged already."""
         error = result.error
         if error is None:
             return str(result.failed[0].error) if result.failed else None
@@ -313,7 +313,7 @@ class ClusterReconciler:
         return self._guard.report(error)
 
     async def _clear(self, resources: ClusterResources) -> None:
-        """Stops pods and deletes volumes of deleted resources, by their policy. No plan has these nodes.
+        """Stop pods and delete volumes of deleted resources, by their policy. No plan has these nodes.
 
         Pools that are to be drained wait for a plan, unless none of their objects is left.
         """
@@ -367,7 +367,7 @@ class ClusterReconciler:
             )
 
     async def _publish_status(self, kind: Kind, body: Object, status: dict[str, Any]) -> None:
-        """Writes the observed status of a resource, together with why its present spec is not used."""
+        """Write the observed status of a resource, together with why its present spec is not used."""
         message, spec = self._validation.refusal_of(body), self._validation.spec_of(body)
         if message is not None:
             if spec is None:
@@ -377,7 +377,7 @@ class ClusterReconciler:
         await self._write_status(kind, body, status)
 
     async def _report_failure(self, problem: str) -> None:
-        """Reports a failure in conditions and on the status page, also if the pass ended before the observation."""
+        """Report a failure in conditions and on the status page, also if the pass ended before the observation."""
         snapshot = self._shared.snapshots.find(self.key) or ClusterSnapshot(key=self.key, at_ms=0)
         self._shared.snapshots.put(replace(snapshot, at_ms=clock.now_ms(), problem=problem))
         resources = self._shared.store.of_cluster(self.key)
@@ -391,7 +391,7 @@ class ClusterReconciler:
                 await self._write_status(kind, body, failed_status(problem, body["metadata"]["generation"]))
 
     async def _refuse_orphans(self, resources: ClusterResources) -> None:
-        """Refuses pools whose KafkaController doesn't exist."""
+        """Refuse pools whose KafkaController doesn't exist."""
         await self._clear(resources)
         for name, body in resources.pools.items():
             if name not in resources.leaving_pools:
@@ -421,7 +421,7 @@ class ClusterReconciler:
         return True
 
     def _subject(self, desired: DesiredCluster, action: steps.Action) -> Subject:
-        """Returns the subject of a step: the node's pool, or the quorum."""
+        """Return the subject of a step: the node's pool, or the quorum."""
         resources = self._resources
         assert resources.quorum is not None
         pools = {node.node_id: node.pool for node in desired.nodes_with_settings if node.role is Role.BROKER}
@@ -431,7 +431,7 @@ class ClusterReconciler:
 
 
 def _note(desired: DesiredCluster, action: steps.Action, text: object) -> str:
-    """Returns a text after the node, or the cluster, that a step is about."""
+    """Return a text after the node, or the cluster, that a step is about."""
     if action.node_id is None:
         return f"{desired.name}: {text}"
     labels = {node.node_id: node.label for node in desired.nodes_with_settings}

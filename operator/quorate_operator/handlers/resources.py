@@ -67,7 +67,7 @@ class ClusterResources:
 
 
 def claimed_node_ids(body: Object) -> range:
-    """Returns the ids that a resource claims, also if the rest of it is invalid; none while it has no `nodeIds`."""
+    """Return the ids that a resource claims, also if the rest of it is invalid; none while it has no `nodeIds`."""
     spec = body["spec"]
     if "nodeIds" not in spec:
         return range(0)
@@ -85,7 +85,7 @@ def lacks_node_ids(body: Object) -> bool:
 
 
 def named_node_ids(body: Object) -> frozenset[int]:
-    """Returns the ids that a resource names one by one."""
+    """Return the ids that a resource names one by one."""
     spec = body["spec"]
     return frozenset((*spec.get("decommission", ()), *(node["nodeId"] for node in spec.get("nodes", ()))))
 
@@ -98,14 +98,14 @@ class ResourceStore:
         self._pools: ResourceMap = {}
 
     def put(self, body: Object) -> bool:
-        """Stores a resource as it was seen. Returns whether something changed that a reconcile acts on."""
+        """Store a resource as it was seen. Returns whether something changed that a reconcile acts on."""
         return put_newer(self._of_kind(body), body)
 
     def remove(self, body: Object) -> None:
         self._of_kind(body).pop(key_of(body), None)
 
     def cluster_of(self, body: Object) -> ClusterKey:
-        """Returns the cluster that a resource belongs to."""
+        """Return the cluster that a resource belongs to."""
         if body["kind"] == CONTROLLERS.name:
             return key_of(body)
         return ClusterKey(body["metadata"]["namespace"], body["spec"]["controllers"])
@@ -127,7 +127,7 @@ class ResourceStore:
 
 
 def put_newer(known: ResourceMap, body: Object) -> bool:
-    """Stores a resource unless a newer state is stored. Returns whether a change matters to the reconcile."""
+    """Store a resource unless a newer state is stored. Returns whether a change matters to the reconcile."""
     key = key_of(body)
     before = known.get(key)
     if before is not None and is_older(body, before):
@@ -157,7 +157,7 @@ def is_older(body: Object, than: Object) -> bool:
 
 
 def _essence(body: Object) -> tuple[object, ...]:
-    """Returns the parts that a reconcile acts on, without the status and kopf's annotations."""
+    """Return the parts that a reconcile acts on, without the status and kopf's annotations."""
     metadata = body["metadata"]
     annotations = {
         name: value

@@ -37,7 +37,7 @@ def is_selected(selector: LabelSelector, body: Object) -> bool:
 async def unselected(
     api: KubernetesApi, selector: LabelSelector, key: ClusterKey, *, has_quorum: bool
 ) -> tuple[Object, ...]:
-    """Returns the KafkaController and KafkaBrokers of a cluster that exist and do not match the selector.
+    """Return the KafkaController and KafkaBrokers of a cluster that exist and do not match the selector.
 
     `has_quorum`: the KafkaController was seen, so it matches. Raises ApiError.
     """
@@ -54,7 +54,7 @@ async def unselected(
 
 
 def split_message(selector: LabelSelector, key: ClusterKey, others: Iterable[Object]) -> str:
-    """Returns why nothing is done for a cluster, or for a topic or user in it."""
+    """Return why nothing is done for a cluster, or for a topic or user in it."""
     names = [f"{body['kind']} {body['metadata']['name']}" for body in others]
     named = ", ".join(names[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
     return (

@@ -60,7 +60,7 @@ class Shared:
         status: dict[str, Any],
         is_due: Callable[[dict[str, Any]], bool] = lambda _: True,
     ) -> Object | None:
-        """Writes what changed in a status, and sets the metric of the resource's state. Raises ApiError.
+        """Write what changed in a status, and set the metric of the resource's state. Raises ApiError.
 
         Returns the resource as it was written; None if nothing changed, nothing is due, or it is gone.
         """
@@ -97,12 +97,12 @@ class Shared:
         await self.warn(subject, f"{name}Failed", note)
 
     async def warn(self, subject: Subject, reason: str, note: str) -> None:
-        """Logs a warning, and records it as an Event."""
+        """Log a warning, and record it as an Event."""
         log.warning("%s: %s: %s", subject.label, reason, note)
         await self.events.record(subject.cluster, subject.resource, reason, note, is_warning=True)
 
     def fault(self, about: object, error: Exception, kinds: Iterable[str], namespace: str) -> str:
-        """Logs and counts a fault of the operator; returns the message for conditions and Events.
+        """Log and count a fault of the operator; returns the message for conditions and Events.
 
         An unforeseen error may quote a secret, so only the log has its text.
         """
@@ -113,7 +113,7 @@ class Shared:
 
 
 def fault_message(error: Exception) -> str:
-    """Returns what conditions, Events and /healthz report of a fault: not its text, which may quote a secret."""
+    """Return what conditions, Events and /healthz report of a fault: not its text, which may quote a secret."""
     return f"a fault of the operator, see its log: {type(error).__name__}"
 
 
@@ -153,13 +153,13 @@ class FaultGuard:
             self._shared.liveness.recovered(self._key)
 
     def report(self, error: Exception) -> str:
-        """Logs and counts a fault, and notes it at /healthz; returns the message for conditions."""
+        """Log and count a fault, and note it at /healthz; returns the message for conditions."""
         message = self._shared.fault(self._key, error, self._kinds(), self._namespace)
         self._shared.liveness.faulted(self._key, message)
         return message
 
     def recovered(self) -> None:
-        """Ends the back-off after a pass without a fault."""
+        """End the back-off after a pass without a fault."""
         self._faults_in_a_row = 0
         self._shared.liveness.recovered(self._key)
 
@@ -178,7 +178,7 @@ class ReconcileTasks(Generic[K, R]):
         return None if running is None else running[0]
 
     def start(self, key: K, reconcile: R, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Runs `work` of `reconcile` until it is stopped."""
+        """Run `work` of `reconcile` until it is stopped."""
         self._running[key] = reconcile, asyncio.create_task(work, name=name)
 
     def stop(self, key: K) -> None:
@@ -187,7 +187,7 @@ class ReconcileTasks(Generic[K, R]):
             running[1].cancel()
 
     async def close(self) -> None:
-        """Stops all of them. Connections that are not closed in time end with the process."""
+        """Stop all of them. Connections that are not closed in time end with the process."""
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()

@@ -51,7 +51,7 @@ class Condition(NamedTuple):
 def controller_status(
     view: ClusterView, *, generation: int, history: HistoryStatus | None = None
 ) -> dict[str, Any]:
-    """Returns the status of a KafkaController, without conditions' times and without `formation`, which is kept."""
+    """Return the status of a KafkaController, without conditions' times and without `formation`, which is kept."""
     pool = view.pool(view.name, is_controllers=True)
     quorum = view.described
     level = view.levels.get(METADATA_VERSION)
@@ -84,7 +84,7 @@ def controller_status(
 def broker_status(
     view: ClusterView, *, pool: str, generation: int, listeners: tuple[ListenerStatus, ...] | None = None
 ) -> dict[str, Any]:
-    """Returns the status of a KafkaBroker, with the part of the plan that concerns its brokers.
+    """Return the status of a KafkaBroker, with the part of the plan that concerns its brokers.
 
     Without `listeners`, what the status says of them stays.
     """
@@ -125,7 +125,7 @@ def refused_status(
     accepted_spec: Mapping[str, Any] | None = None,
     reason: str = INVALID_MANIFEST,
 ) -> dict[str, Any]:
-    """Returns the part of a status that says that a manifest can't be used; the rest of the status stays.
+    """Return the part of a status that says that a manifest can't be used; the rest of the status stays.
 
     `accepted_spec` is what is used in its place.
     """
@@ -142,14 +142,14 @@ def refused_status(
 
 
 def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a status with a part of another in place of its own, and with the conditions of both."""
+    """Return a status with a part of another in place of its own, and with the conditions of both."""
     reported = {condition["type"] for condition in part["conditions"]}
     others = [condition for condition in status["conditions"] if condition["type"] not in reported]
     return {**status, **part, "conditions": [*part["conditions"], *others]}
 
 
 def failed_status(problem: str, generation: int) -> dict[str, Any]:
-    """Returns the part of a status that says that observing or a step failed; the rest of the status stays.
+    """Return the part of a status that says that observing or a step failed; the rest of the status stays.
 
     What failed is tried again.
     """
@@ -161,7 +161,7 @@ def failed_status(problem: str, generation: int) -> dict[str, Any]:
 
 
 def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -> dict[str, Any] | None:
-    """Returns a merge-patch that makes `before` into `new`; None if no write is needed.
+    """Return a merge-patch that makes `before` into `new`; None if no write is needed.
 
     A change of the high watermark alone needs none. `clusterId`, `formation` and fields that `new` lacks stay. A
     condition keeps its time while its status stays.
@@ -237,7 +237,7 @@ def _common(view: ClusterView, pool: PoolView) -> list[Condition]:
 
 
 def _postponed(nodes: Sequence[NodeView]) -> str:
-    """Returns which restarts wait for a maintenance window, and when it opens; an empty text if none waits."""
+    """Return which restarts wait for a maintenance window, and when it opens; an empty text if none waits."""
     waiting = [(node.postponed_until_ms, node) for node in nodes if node.postponed_until_ms is not None]
     if not waiting:
         return ""
@@ -255,7 +255,7 @@ def _stalled(pool: PoolView) -> Condition:
 
 
 def _first_fault(pool: PoolView) -> Refusal | None:
-    """Returns the first refusal other than a pause, which the user requested."""
+    """Return the first refusal other than a pause, which the user requested."""
     return next((refusal for refusal in pool.refusals if refusal.code != PAUSED), None)
 
 
@@ -315,7 +315,7 @@ def _degraded(view: ClusterView, pool: PoolView) -> Condition:
 
 
 def has_leader(view: ClusterView) -> bool | None:
-    """Returns whether a leader of the quorum answers; None if none has to yet, or while the cluster hibernates."""
+    """Return whether a leader of the quorum answers; None if none has to yet, or while the cluster hibernates."""
     if view.quorum is not None and view.described is not None:
         return True
     return False if view.is_formed and view.lifecycle is not Lifecycle.HIBERNATED else None
@@ -347,7 +347,7 @@ def _upgrade(view: ClusterView) -> Condition:
 
 
 def conditions_of(conditions: Iterable[Condition], generation: int) -> list[dict[str, Any]]:
-    """Returns conditions as the status has them, but without their times."""
+    """Return conditions as the status has them, but without their times."""
     return [
         {
             "type": condition.type,

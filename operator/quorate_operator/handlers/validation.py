@@ -48,12 +48,12 @@ class ValidationResult:
         return self.refused.get(_named(body))
 
     def spec_of(self, body: Object) -> Spec | None:
-        """Returns the spec with which the resource is used, which is an earlier one if it is refused, or None."""
+        """Return the spec with which the resource is used, which is an earlier one if it is refused, or None."""
         return self.accepted.get(_uid(body))
 
 
 def validate(resources: ClusterResources, before: Accepted) -> ValidationResult:
-    """Validates the resources of a cluster whose KafkaController exists.
+    """Validate the resources of a cluster whose KafkaController exists.
 
     `before` has the specs that were accepted in the last pass. It is empty when the operator starts; then the
     statuses of refused resources have them.
@@ -115,7 +115,7 @@ class _Validator:
         return ValidationResult(manifests=manifests, accepted=accepted, refused=refused)
 
     def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
-        """Returns the quorum and, by uid, the pools as they were accepted, without those that no longer fit."""
+        """Return the quorum and, by uid, the pools as they were accepted, without those that no longer fit."""
         quorum = self._kept(self._quorum)
         assert quorum is None or isinstance(quorum, KafkaController)
         used: dict[str, KafkaBroker] = {}
@@ -130,7 +130,7 @@ class _Validator:
         return quorum, used
 
     def _joined(self, quorum: KafkaController, pools: list[KafkaBroker]) -> Manifests:
-        """Returns quorum and pools as one cluster. Raises ManifestError, also for a template without a valid host."""
+        """Return quorum and pools as one cluster. Raises ManifestError, also for a template without a valid host."""
         drained = frozenset(pool.metadata.name for pool in pools) & self._resources.drained_pools
         manifests = replace(joined(quorum, pools, self._source), drained_pools=drained)
         facts = Facts(namespace=self._quorum["metadata"]["namespace"], images=Images(quorate=""))
@@ -163,7 +163,7 @@ class _Validator:
         return load_object(body, self._source)
 
     def _kept(self, body: Object) -> Resource | None:
-        """Returns a resource with the spec that was accepted before and its present metadata; None without one."""
+        """Return a resource with the spec that was accepted before and its present metadata; None without one."""
         spec = self._spec_before(body)
         if spec is None:
             return None
@@ -192,7 +192,7 @@ def _named(body: Object) -> Named:
 
 
 def _precedence(body: Object) -> tuple[bool, str, str]:
-    """Returns the sort key of a resource: those that were refused come last, the others are ordered by age."""
+    """Return the sort key of a resource: those that were refused come last, the others are ordered by age."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     is_refused = any(
         condition["type"] == "Stalled" and condition["reason"] == INVALID_MANIFEST for condition in conditions

@@ -149,5 +149,5 @@ class Affinity(Model):
     pod_anti_affinity: PodAffinity | None = Field(default=None, description="Away from which other pods.")
 
     def rendered(self) -> dict[str, Any]:
-        """Returns it as a pod has it: the fields that were written."""
+        """Return it as a pod has it: the fields that were written."""
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")

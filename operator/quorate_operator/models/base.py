@@ -64,12 +64,12 @@ _AMOUNT_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,9})?(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"
 
 
 def rules(*validations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns `json_schema_extra` with CEL rules for the API server; pydantic's validators check the same."""
+    """Return `json_schema_extra` with CEL rules for the API server; pydantic's validators check the same."""
     return {"x-kubernetes-validations": [dict(validation) for validation in validations]}
 
 
 def duration_ms(text: str) -> int:
-    """Returns a duration such as `10m` in milliseconds. Raises ValueError."""
+    """Return a duration such as `10m` in milliseconds. Raises ValueError."""
     matched = _DURATION.match(text)
     if matched is None:
         raise ValueError("must be a number and a unit of ms, s, m, h, d: 90s, 10m")
@@ -77,7 +77,7 @@ def duration_ms(text: str) -> int:
 
 
 def quantity_bytes(text: str) -> int:
-    """Returns a quantity such as `10Gi` in bytes. Raises ValueError."""
+    """Return a quantity such as `10Gi` in bytes. Raises ValueError."""
     matched = _BYTES.match(text)
     if matched is None:
         raise ValueError("must be a number of bytes with a unit as Kubernetes writes it: 512Mi, 10Gi, 1T")
@@ -85,7 +85,7 @@ def quantity_bytes(text: str) -> int:
 
 
 def quantity(text: str) -> Decimal:
-    """Returns a quantity as a number: 0.5 for `500m` and `0.5`, bytes for `1Gi`. Raises ValueError."""
+    """Return a quantity as a number: 0.5 for `500m` and `0.5`, bytes for `1Gi`. Raises ValueError."""
     matched = _QUANTITY.match(text)
     if matched is None:
         raise ValueError("must be a number with a unit as Kubernetes writes it: 500m, 0.5, 2Gi")
@@ -115,12 +115,12 @@ def _check_cluster_id(value: str) -> str:
 
 
 def _number_text(value: object) -> object:
-    """Returns a YAML number as text, for `cpu: 2`."""
+    """Return a YAML number as text, for `cpu: 2`."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _property_text(value: object) -> object:
-    """Returns a property value as Kafka reads it. YAML numbers and booleans are common (`num.partitions: 3`)."""
+    """Return a property value as Kafka reads it. YAML numbers and booleans are common (`num.partitions: 3`)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return _number_text(value)

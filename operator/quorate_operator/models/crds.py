@@ -57,7 +57,7 @@ _OF_ISSUED_USER = {
 
 
 def custom_resource_definitions() -> tuple[dict[str, Any], ...]:
-    """Returns all CRDs as manifests: the kinds that clusters consist of, then those of entities in a cluster."""
+    """Return all CRDs as manifests: the kinds that clusters consist of, then those of entities in a cluster."""
     return (*_of_clusters(), *_of_entities())
 
 
@@ -169,7 +169,7 @@ def _definition(
     columns: Sequence[Mapping[str, Any]],
     has_pods: bool = True,
 ) -> dict[str, Any]:
-    """Returns a CRD. `has_pods`: pods are named after the resource, and it has a scale subresource."""
+    """Return a CRD. `has_pods`: pods are named after the resource, and it has a scale subresource."""
     name = kind.__name__
     spec = structural_schema(kind.model_fields["spec"].annotation)
     if kind.model_fields["spec"].is_required():
@@ -224,7 +224,7 @@ def _definition(
 
 
 def structural_schema(model: Any) -> dict[str, Any]:
-    """Returns the structural schema of a model for a CustomResourceDefinition."""
+    """Return the structural schema of a model for a CustomResourceDefinition."""
     schema: dict[str, Any] = model.model_json_schema(by_alias=True)
     rewritten: dict[str, Any] = _rewritten(schema, schema.get("$defs", {}))
     rewritten.pop("$defs", None)
@@ -259,7 +259,7 @@ def _rewritten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
 
 
 def _with_default(schema: dict[str, Any]) -> dict[str, Any]:
-    """Adds the default that the API server fills in: for an object that may be empty, the defaults of its fields.
+    """Add the default that the API server fills in: for an object that may be empty, the defaults of its fields.
 
     It is complete, because the API server checks the rules on it before it fills in the fields' own defaults.
     """
@@ -287,7 +287,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _without_defaults(schema: Any) -> Any:
-    """Removes defaults from a status: the operator alone writes it, and writes it completely."""
+    """Remove defaults from a status: the operator alone writes it, and writes it completely."""
     match schema:
         case dict():
             return {key: _without_defaults(part) for key, part in schema.items() if key != "default"}

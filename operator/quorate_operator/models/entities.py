@@ -71,7 +71,7 @@ class ClientSecurity(Model):
         return self
 
     def secret_fault(self, values: Mapping[str, str] | None) -> str | None:
-        """Returns what is wrong with the Secret, None if nothing is; `values` is None if there is no such Secret."""
+        """Return what is wrong with the Secret, None if nothing is; `values` is None if there is no such Secret."""
         if self.secret_name is None:
             return None
         where = f"spec.security.secretName: {self.secret_name!r}"

@@ -30,7 +30,7 @@ _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def _check_schedule(value: str) -> str:
-    """Checks a schedule as the API server would when the CronJob is created (robfig/cron, ParseStandard)."""
+    """Check a schedule as the API server would when the CronJob is created (robfig/cron, ParseStandard)."""
     if value in _MACROS:
         return value
     parts = value.split(" ")

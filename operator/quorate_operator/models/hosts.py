@@ -23,7 +23,7 @@ class TemplateError(ValueError):
 def template_values(
     *, cluster: str, pool: str, node_id: int, first: int, namespace: str, service: str | None = None
 ) -> dict[str, str]:
-    """Returns the values of the placeholders for one node; `first` is the pool's nodeIds.first.
+    """Return the values of the placeholders for one node; `first` is the pool's nodeIds.first.
 
     The Service is named like the pool, unless it has another name.
     """
@@ -39,12 +39,12 @@ def template_values(
 
 
 def check_template(template: str, field: str) -> None:
-    """Checks that a template can be filled in. Raises TemplateError; `field` is its path in the manifest."""
+    """Check that a template can be filled in. Raises TemplateError; `field` is its path in the manifest."""
     _parts(template, field)
 
 
 def fill_host(template: str, values: Mapping[str, str], field: str) -> str:
-    """Returns the host that a template gives with the values of `template_values`. Raises TemplateError.
+    """Return the host that a template gives with the values of `template_values`. Raises TemplateError.
 
     A literal IPv6 address is a template without placeholders.
     """
@@ -60,7 +60,7 @@ def fill_host(template: str, values: Mapping[str, str], field: str) -> str:
 
 
 def _parts(template: str, field: str) -> list[tuple[str, str | None]]:
-    """Returns the parts of a template in order: literal text, and the placeholder that follows it or None."""
+    """Return the parts of a template in order: literal text, and the placeholder that follows it or None."""
     known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
     try:
         parsed = list(string.Formatter().parse(template))

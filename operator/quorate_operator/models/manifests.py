@@ -67,7 +67,7 @@ class Manifests:
 
 
 def load_manifests(text: str, source: str) -> Manifests:
-    """Returns the cluster that the YAML documents in `text` describe; `source` names them in errors.
+    """Return the cluster that the YAML documents in `text` describe; `source` names them in errors.
 
     Raises ManifestError.
     """
@@ -83,7 +83,7 @@ def load_manifests(text: str, source: str) -> Manifests:
 
 
 def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> Manifests:
-    """Returns a quorum and its pools as one cluster. Pools without `nodeIds` get node ids, in their order.
+    """Return a quorum and its pools as one cluster. Pools without `nodeIds` get node ids, in their order.
 
     Listeners whose certificates are issued get the names of their Secrets.
 
@@ -100,7 +100,7 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
 
 
 def load_object(body: Mapping[str, Any], source: str) -> Resource:
-    """Returns the model of an object of the API server, without server-side fields. Raises ManifestError."""
+    """Return the model of an object of the API server, without server-side fields. Raises ManifestError."""
     return _load_resource(_without_servers_part(body, source), source, KINDS)
 
 
@@ -139,7 +139,7 @@ _Pool = TypeVar("_Pool", KafkaController, KafkaBroker)
 
 
 def _with_secret_names(pool: _Pool) -> _Pool:
-    """Returns the pool with the name of the Secret that cert-manager writes for each of its Certificates."""
+    """Return the pool with the name of the Secret that cert-manager writes for each of its Certificates."""
     if all(listener.tls is None or listener.tls.issuer_ref is None for listener in pool.spec.listeners):
         return pool
     listeners = []
@@ -153,7 +153,7 @@ def _with_secret_names(pool: _Pool) -> _Pool:
 
 
 def _check_certificates(pools: Sequence[KafkaController | KafkaBroker], source: str) -> None:
-    """Refuses listeners of a pool whose names give the same Certificate, for instance `A_B` and `A-B`."""
+    """Refuse listeners of a pool whose names give the same Certificate, for instance `A_B` and `A-B`."""
     owners: dict[str, str] = {}
     for pool in pools:
         for place, listener in enumerate(pool.spec.listeners):
@@ -212,7 +212,7 @@ def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], sourc
 
 
 def _check_authorization(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> None:
-    """Refuses an authorization without the nodes as super users: they could not register, fetch or replicate."""
+    """Refuse an authorization without the nodes as super users: they could not register, fetch or replicate."""
     authorization = quorum.spec.authorization
     listeners: list[tuple[str, Listener]] = [("controllers", quorum.spec.listeners[0])]
     for pool in pools:
@@ -240,7 +240,7 @@ def _check_authorization(quorum: KafkaController, pools: Sequence[KafkaBroker], 
 
 
 def _principal_of_nodes(listener: Listener) -> str | None:
-    """Returns the principal that nodes have at each other's listener; None if it is in their certificate."""
+    """Return the principal that nodes have at each other's listener; None if it is in their certificate."""
     if listener.sasl is not None:
         return f"User:{listener.sasl.user}"
     return None if listener.tls is not None and listener.tls.client_auth == "required" else ANONYMOUS
@@ -262,7 +262,7 @@ def _by_name(secrets: Iterable[_NamedSecret], source: str) -> dict[str, Secret]:
 
 
 def _load_secret(document: Mapping[str, Any], where: str) -> _NamedSecret:
-    """Returns a Secret. Raises ManifestError, whose message has none of its values."""
+    """Return a Secret. Raises ManifestError, whose message has none of its values."""
     try:
         manifest = SecretManifest.model_validate(document)
         return _NamedSecret(manifest.metadata.name, manifest.content())
@@ -325,12 +325,12 @@ def _is_consequence(fault: ErrorDetails, faults: Sequence[ErrorDetails]) -> bool
 
 
 def _path_of(steps: Sequence[int | str]) -> str:
-    """Returns the path of a field: `spec.listeners[0].port`."""
+    """Return the path of a field: `spec.listeners[0].port`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def _explain(fault: ErrorDetails, model: type[BaseModel]) -> str:
-    """Returns a fault in words: `spec.replicas: 0: must be greater than or equal to 1`."""
+    """Return a fault in words: `spec.replicas: 0: must be greater than or equal to 1`."""
     steps = [step for step in fault["loc"] if step != "[key]"]
     path = _path_of(steps)
     match fault["type"]:
@@ -378,7 +378,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _shown(value: object) -> str:
-    """Returns the value as a person would write it, cut to a readable length."""
+    """Return the value as a person would write it, cut to a readable length."""
     text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 

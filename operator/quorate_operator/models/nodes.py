@@ -59,7 +59,7 @@ class Node(Protocol):
 
 
 def own_host(nodes: Sequence[Node], node_id: int, listener: str) -> str | None:
-    """Returns the host that the manifest sets for a listener of this node alone, or None."""
+    """Return the host that the manifest sets for a listener of this node alone, or None."""
     hosts: Iterator[str | None] = (
         node.advertised_hosts.get(listener) for node in nodes if node.node_id == node_id
     )
@@ -71,7 +71,7 @@ BLOCK = 1000
 
 
 def first_node_id(own: Iterable[int], others: Iterable[int]) -> int:
-    """Returns the first node id of a pool.
+    """Return the first node id of a pool.
 
     `own` are the pool's known ids: those that its manifest names, or those of nodes that it had. `others` are the ids
     of the cluster's other nodes.

@@ -6,12 +6,12 @@ NAME_LENGTH_MAX = 63
 
 
 def dns_label(listener: str) -> str:
-    """Returns a listener's name in lower case, as Kubernetes requires."""
+    """Return a listener's name in lower case, as Kubernetes requires."""
     return listener.lower().replace("_", "-").strip("-")
 
 
 def short_name(name: str) -> str:
-    """Returns the name; one that is too long for Kubernetes is cut and ends with a hash."""
+    """Return the name; one that is too long for Kubernetes is cut and ends with a hash."""
     if len(name) <= NAME_LENGTH_MAX:
         return name
     suffix = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -19,5 +19,5 @@ def short_name(name: str) -> str:
 
 
 def certificate_name(pool: str, listener: str) -> str:
-    """Returns the name of the Certificate of a listener, and of the Secret that cert-manager writes for it."""
+    """Return the name of the Certificate of a listener, and of the Secret that cert-manager writes for it."""
     return short_name(f"{pool}-{dns_label(listener)}-tls")

@@ -38,7 +38,7 @@ NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || 
 
 
 def node_id_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
-    """Returns the CEL rules for node ids. `unless` is a prefix of each rule for exceptions: `condition || `."""
+    """Return the CEL rules for node ids. `unless` is a prefix of each rule for exceptions: `condition || `."""
     ids = f"self.nodeIds.first to nodeIds.first + {span - 1}".removeprefix("self.")
     inside = f"{{0}} >= self.nodeIds.first && {{0}} < self.nodeIds.first + {span}"
     return (
@@ -158,7 +158,7 @@ class PoolSpec(Model):
 def check_config(
     config: Mapping[str, str], listeners: Sequence[Listener], authorization: Authorization | None
 ) -> None:
-    """Raises ValueError if properties contradict the manifest's security."""
+    """Raise ValueError if properties contradict the manifest's security."""
     for key in AUTHORIZER_KEYS if authorization is not None else ():
         if key in config:
             raise ValueError(

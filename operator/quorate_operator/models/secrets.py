@@ -54,7 +54,7 @@ class SecretManifest(Model):
     string_data: dict[SecretKey, str] = Field(default_factory=dict, repr=False)
 
     def content(self) -> "Secret":
-        """Returns the values. Raises ValueError, which names the key."""
+        """Return the values. Raises ValueError, which names the key."""
         return secret_of(self.data, self.string_data)
 
 
@@ -67,12 +67,12 @@ class Secret:
     """The salt of the fingerprints: the Secret's uid on Kubernetes."""
 
     def fingerprint(self, key: str) -> str:
-        """Returns a salted hash that changes with the value, and is expensive to compute for guesses (PBKDF2)."""
+        """Return a salted hash that changes with the value, and is expensive to compute for guesses (PBKDF2)."""
         return _fingerprint(f"{self.salt} {key}", self.values[key])
 
 
 def secret_of(data: Mapping[str, Any], string_data: Mapping[str, str], salt: str = "") -> Secret:
-    """Returns the Secret of base64 and of plain texts, which take precedence. Values that are not UTF-8 are left out.
+    """Return the Secret of base64 and of plain texts, which take precedence. Values that are not UTF-8 are left out.
 
     Raises:
         ValueError: data is not base64.
@@ -111,7 +111,7 @@ class SecretUse:
     """Whether cert-manager writes the Secret, for a Certificate of the same name."""
 
     def fault(self, secrets: Mapping[str, Secret], place: str) -> str | None:
-        """Returns what is wrong with the Secret; `place` is where it is looked for: `kafka`, `secrets.yaml`."""
+        """Return what is wrong with the Secret; `place` is where it is looked for: `kafka`, `secrets.yaml`."""
         secret = secrets.get(self.name)
         keys = " and ".join(self.needs) or "a key for each user"
         if secret is None:
@@ -127,7 +127,7 @@ class SecretUse:
 
 
 def secret_uses(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> Iterator[SecretUse]:
-    """Yields each field that names a Secret."""
+    """Yield each field that names a Secret."""
     resources: tuple[KafkaController | KafkaBroker, ...] = (quorum, *pools)
     for resource in resources:
         for place, listener in enumerate(resource.spec.listeners):
@@ -163,12 +163,12 @@ def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Ite
 
 
 def oauth_of(listener: Listener) -> OAuth | None:
-    """Returns whose tokens a listener accepts; None if it accepts none."""
+    """Return whose tokens a listener accepts; None if it accepts none."""
     return None if listener.sasl is None else listener.sasl.oauth
 
 
 def oauth_files(oauth: OAuth) -> dict[str, tuple[str, str]]:
-    """Returns the Secret and its key by the field that names it.
+    """Return the Secret and its key by the field that names it.
 
     Kafka reads these as files: a property has their path, and not their content.
     """
@@ -180,7 +180,7 @@ def oauth_files(oauth: OAuth) -> dict[str, tuple[str, str]]:
 
 
 def tls_keys(tls: Tls, *, is_controllers: bool) -> tuple[str, ...]:
-    """Returns the keys that a certificate's Secret needs.
+    """Return the keys that a certificate's Secret needs.
 
     Controllers need the authorities: with these, controllers verify each other and brokers verify controllers.
     """
@@ -189,7 +189,7 @@ def tls_keys(tls: Tls, *, is_controllers: bool) -> tuple[str, ...]:
 
 
 def plain_users(sasl: Sasl, secrets: Mapping[str, Secret]) -> tuple[str, ...]:
-    """Returns who may log in with PLAIN: the user of the nodes, and each other key of the Secret."""
+    """Return who may log in with PLAIN: the user of the nodes, and each other key of the Secret."""
     secret = secrets.get(sasl.secret)
     others = () if secret is None else (key for key in sorted(secret.values) if key != sasl.user)
     return (sasl.user, *others)

@@ -90,7 +90,7 @@ ISSUED_RULES = tuple(
 
 
 def check_validity(issuer_ref: IssuerRef | None, duration: str | None, renew_before: str | None) -> None:
-    """Raises ValueError for times of an issued certificate that cert-manager would refuse, or without an issuer."""
+    """Raise ValueError for times of an issued certificate that cert-manager would refuse, or without an issuer."""
     for field, text, least in (
         ("duration", duration, _DURATION_MIN),
         ("renewBefore", renew_before, _RENEWAL_MIN),
@@ -223,7 +223,7 @@ class OAuth(Model):
 
 
 def _mechanisms(most: int, *further_rules: Mapping[str, str]) -> Any:
-    """Returns the field of a list of mechanisms, with its rules for the API server."""
+    """Return the field of a list of mechanisms, with its rules for the API server."""
     return Field(
         strict=False,
         min_length=1,

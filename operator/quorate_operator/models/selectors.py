@@ -63,7 +63,7 @@ class Requirement:
                 return self.key not in labels
 
     def opposite(self) -> "Requirement":
-        """Returns the requirement that all other labels meet."""
+        """Return the requirement that all other labels meet."""
         return Requirement(self.key, _OPPOSITES[self.operator], self.values)
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class LabelSelector:
 
     @classmethod
     def parse(cls, text: str) -> "LabelSelector":
-        """Returns the selector of a text; a blank one selects everything. Raises SelectorError."""
+        """Return the selector of a text; a blank one selects everything. Raises SelectorError."""
         if not text.strip():
             return cls()
         if len(text) > SELECTOR_LENGTH_MAX:
@@ -101,7 +101,7 @@ class LabelSelector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     def opposites(self) -> "tuple[LabelSelector, ...]":
-        """Returns selectors of which labels match at least one exactly if they do not match this selector."""
+        """Return selectors of which labels match at least one exactly if they do not match this selector."""
         return tuple(LabelSelector((requirement.opposite(),)) for requirement in self.requirements)
 
     def __bool__(self) -> bool:
@@ -115,7 +115,7 @@ EVERYTHING = LabelSelector()
 
 
 def _split(text: str) -> list[str]:
-    """Returns the parts between commas that are not in parentheses."""
+    """Return the parts between commas that are not in parentheses."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -131,7 +131,7 @@ def _split(text: str) -> list[str]:
 
 
 def _requirement(part: str, text: str) -> Requirement:
-    """Returns the requirement that a part of `text` states."""
+    """Return the requirement that a part of `text` states."""
     if not part:
         raise SelectorError(f"{text!r}: a part between commas is empty; each must be {_FORMS}")
     if "<" in part or ">" in part:

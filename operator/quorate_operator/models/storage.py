@@ -106,7 +106,7 @@ _METADATA_VOLUME_STAYS = (
 
 
 def _of_metadata_volume(field: str, of_volume: str, of_single: str) -> str:
-    """Returns the CEL expression of a list with a field of volume 0, whether volumes are listed or not."""
+    """Return the CEL expression of a list with a field of volume 0, whether volumes are listed or not."""
     listed = f"{field}.volumes.filter(v, v.id == {METADATA_VOLUME}).map(v, {of_volume})"
     return f"(has({field}.volumes) ? {listed} : [{of_single}])"
 

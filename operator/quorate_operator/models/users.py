@@ -178,7 +178,7 @@ class Acl(Model):
 
 
 def enum_name(name: str) -> str:
-    """Returns `DescribeConfigs` as `DESCRIBE_CONFIGS`."""
+    """Return `DescribeConfigs` as `DESCRIBE_CONFIGS`."""
     return "".join(f"_{letter}" if letter.isupper() else letter for letter in name).strip("_").upper()
 
 

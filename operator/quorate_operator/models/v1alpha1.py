@@ -206,7 +206,7 @@ class KafkaControllerSpec(PoolSpec):
         return next((node.implementation for node in self.nodes if node.node_id == node_id), "python")
 
     def host_template(self, node_id: int, listener: str) -> str | None:
-        """Returns the host of a controller's listener in the manifest, or its template; None if it has neither."""
+        """Return the host of a controller's listener in the manifest, or its template; None if it has neither."""
         return own_host(self.nodes, node_id, listener) or self.advertised_host
 
 
@@ -327,7 +327,7 @@ class KafkaBrokerSpec(PoolSpec):
         return next((node.rack for node in self.nodes if node.node_id == node_id), None)
 
     def host_template(self, node_id: int, listener: str) -> str | None:
-        """Returns the host of a broker's listener in the manifest, or its template; None if it has neither."""
+        """Return the host of a broker's listener in the manifest, or its template; None if it has neither."""
         templates = {own.name: own.advertised_host for own in self.listeners}
         return own_host(self.nodes, node_id, listener) or templates.get(listener)
 

@@ -56,7 +56,7 @@ class Assignment:
                 self.movable_on[broker_id][self._topic(index)].add(index)
 
     def crowd(self, broker_id: int, others: Iterable[int]) -> int:
-        """Returns how many of `others` share the broker's rack. A broker without one shares none."""
+        """Return how many of `others` share the broker's rack. A broker without one shares none."""
         rack = self._racks.get(broker_id)
         return sum(self._racks.get(other) == rack for other in others if other != broker_id) if rack else 0
 
@@ -72,12 +72,12 @@ class Assignment:
         return self.has_room(index, target) and self.crowd_change(index, source, target) <= 0
 
     def crowd_change(self, index: int, source: int, target: int) -> int:
-        """Returns how many more replicas share the rack of `target` than that of `source`, after the move."""
+        """Return how many more replicas share the rack of `target` than that of `source`, after the move."""
         others = [replica for replica in self.replicas[index] if replica != source]
         return self.crowd(target, others) - self.crowd(source, others)
 
     def choose(self, index: int, others: Sequence[int]) -> int | None:
-        """Returns the best broker for a replica beside `others`: racks apart, then few replicas; or None."""
+        """Return the best broker for a replica beside `others`: racks apart, then few replicas; or None."""
         possible = [
             target for target in self.targets if target not in others and self.has_room(index, target)
         ]
@@ -88,7 +88,7 @@ class Assignment:
         )
 
     def evacuate(self, index: int, removed: Container[int]) -> bool:
-        """Replaces the replicas of a partition on `removed` brokers. Returns False, without a change, if it can't."""
+        """Replace the replicas of a partition on `removed` brokers. Returns False, without a change, if it can't."""
         chosen = [replica for replica in self.replicas[index] if replica not in removed]
         moves = []
         for source in [replica for replica in self.replicas[index] if replica in removed]:
@@ -102,14 +102,14 @@ class Assignment:
         return True
 
     def move(self, index: int, source: int, target: int) -> None:
-        """Replaces a replica; the new one takes its position in the list."""
+        """Replace a replica; the new one takes its position in the list."""
         replicas = self.replicas[index]
         replicas[replicas.index(source)] = target
         self._changed(index, source, -1)
         self._changed(index, target, 1)
 
     def add(self, index: int, broker_id: int) -> None:
-        """Adds a replica as the last one."""
+        """Add a replica as the last one."""
         self.replicas[index].append(broker_id)
         self._changed(index, broker_id, 1)
 
@@ -118,7 +118,7 @@ class Assignment:
         self._changed(index, broker_id, -1)
 
     def prefer(self, index: int, leader: int) -> None:
-        """Makes one of its replicas the preferred leader of a partition."""
+        """Make one of its replicas the preferred leader of a partition."""
         replicas = self.replicas[index]
         place = replicas.index(leader)
         replicas[0], replicas[place] = replicas[place], replicas[0]

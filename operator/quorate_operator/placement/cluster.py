@@ -89,7 +89,7 @@ class Broker:
 
 
 def directory_room_bytes(usable_bytes: int | None, total_bytes: int | None) -> int | None:
-    """Returns how many bytes may be added to a log directory, 0 if it is too full.
+    """Return how many bytes may be added to a log directory, 0 if it is too full.
 
     None if the broker does not report its disks, as before Kafka 3.3.
     """
@@ -99,7 +99,7 @@ def directory_room_bytes(usable_bytes: int | None, total_bytes: int | None) -> i
 
 
 def rooms_by_directory(directories: Mapping[str, ObservedDirectory]) -> dict[str, int] | None:
-    """Returns the room of each directory that takes replicas, without that of replicas on their way into it.
+    """Return the room of each directory that takes replicas, without that of replicas on their way into it.
 
     None if the broker does not report its disks.
     """
@@ -119,7 +119,7 @@ def rooms_by_directory(directories: Mapping[str, ObservedDirectory]) -> dict[str
 
 
 def broker_room_bytes(directories: Mapping[str, ObservedDirectory]) -> int | None:
-    """Returns how many bytes of new replicas a broker may get, whichever directories it puts them into.
+    """Return how many bytes of new replicas a broker may get, whichever directories it puts them into.
 
     Kafka chooses the directory with the fewest partitions, whatever its free space (LogManager.nextLogDirs), so the
     fullest one is the limit. None if it does not report its disks. -1 without a directory that takes replicas: not

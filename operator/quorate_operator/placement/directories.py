@@ -30,7 +30,7 @@ class DirectoryMove:
 
 
 def even_directories(goals: Goals, directories: Mapping[int, Directories]) -> tuple[DirectoryMove, ...]:
-    """Plans moves by broker; none for goals that are about some brokers alone."""
+    """Plan moves by broker; none for goals that are about some brokers alone."""
     if goals.mode is not Mode.FULL:
         return ()
     return tuple(
@@ -41,14 +41,14 @@ def even_directories(goals: Goals, directories: Mapping[int, Directories]) -> tu
 
 
 def incoming_replicas(directories: Mapping[int, Directories]) -> int:
-    """Returns how many replicas are being moved between directories."""
+    """Return how many replicas are being moved between directories."""
     return sum(len(directory.incoming) for own in directories.values() for directory in own.values())
 
 
 def empty_directories(
     directories: Directories, removed: Collection[str]
 ) -> tuple[dict[PartitionId, str], PartitionId | None]:
-    """Plans moves out of the removed directories that are cordoned, each to the directory with the most room.
+    """Plan moves out of the removed directories that are cordoned, each to the directory with the most room.
 
     Returns the path that each replica moves to now, within the limit in flight, and the first one without room.
     """
@@ -114,7 +114,7 @@ class _Evening:
         return found
 
     def _next(self) -> DirectoryMove | None:
-        """Makes the best move between the two most different directories that can exchange anything."""
+        """Make the best move between the two most different directories that can exchange anything."""
         order: Sequence[str] = sorted(self._used, key=lambda path: (self._share(path), path))
         mean = sum(self._used.values()) / max(1, sum(self._capacities.values()))
         for source in reversed(order):

@@ -21,7 +21,7 @@ NEIGHBOURS_TRIED = 8
 def even_out(
     assignment: Assignment, sources: Sequence[int], targets: Sequence[int], *, bytes_too: bool
 ) -> None:
-    """Moves replicas from `sources` to `targets` until numbers are even; with `bytes_too`, bytes as well."""
+    """Move replicas from `sources` to `targets` until numbers are even; with `bytes_too`, bytes as well."""
     numbers = _EvenNumbers(assignment, sources, targets)
     numbers.run()
     while bytes_too and _even_bytes(assignment, targets) and numbers.run():
@@ -38,7 +38,7 @@ class _EvenNumbers:
         self._blocked: set[tuple[int, int]] = set()
 
     def run(self) -> bool:
-        """Moves until no move is left. Returns whether anything was moved."""
+        """Move until no move is left. Returns whether anything was moved."""
         has_moved = False
         self._blocked.clear()
         while True:
@@ -70,7 +70,7 @@ class _EvenNumbers:
         return False
 
     def _choice(self, source: int, target: int) -> int | None:
-        """Returns a partition of the topic that is most uneven between both; its size is the best for even bytes."""
+        """Return a partition of the topic that is most uneven between both; its size is the best for even bytes."""
         assignment = self._assignment
         wanted_bytes = max(0, assignment.bytes[source] - assignment.bytes[target]) / 2
         there, here = assignment.topics[source], assignment.topics[target]
@@ -152,13 +152,13 @@ def _by_size(assignment: Assignment, broker: int) -> list[tuple[int, int]]:
 
 
 def _near(sized: Sequence[tuple[int, int]], wanted: float) -> Iterator[tuple[int, int]]:
-    """Yields the partitions of the sizes nearest to `wanted`."""
+    """Yield the partitions of the sizes nearest to `wanted`."""
     place = bisect_left(sized, (wanted, -1))
     yield from sized[max(0, place - NEIGHBOURS_TRIED) : place + NEIGHBOURS_TRIED]
 
 
 def even_leaders(assignment: Assignment, brokers: Iterable[int], indexes: Iterable[int]) -> None:
-    """Evens out preferred leaders of the partitions `indexes` by the order of their replicas, which moves no data.
+    """Even out preferred leaders of the partitions `indexes` by the order of their replicas, which moves no data.
 
     A chain of changes takes one leader from its first broker and gives one to its last; the number of each broker in
     between stays the same. The shortest chain is used, so that few partitions change.
@@ -189,7 +189,7 @@ class _Leaders:
             self._shiftable[leader][other].discard(index)
 
     def chain(self) -> tuple[int, ...] | None:
-        """Returns brokers from one with more leaders to one with at least two fewer; None if there is no chain."""
+        """Return brokers from one with more leaders to one with at least two fewer; None if there is no chain."""
         for source in sorted(self._brokers, key=lambda broker: (-self._counts[broker], broker)):
             found = self._chain_from(source)
             if found is not None:
@@ -218,7 +218,7 @@ class _Leaders:
         return None
 
     def shift(self, chain: tuple[int, ...]) -> None:
-        """Passes one leader from each broker of the chain to the next."""
+        """Pass one leader from each broker of the chain to the next."""
         for giver, taker in pairwise(chain):
             # A partition whose order changes anyway adds no further change.
             index = min(

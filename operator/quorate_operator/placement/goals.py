@@ -19,7 +19,7 @@ from quorate_operator.placement.evenness import even_leaders, even_out
 def remove_brokers(
     assignment: Assignment, removed: Container[int], indexes: Iterable[int], *, is_limited: bool
 ) -> list[int]:
-    """Replaces the replicas on removed brokers. Returns the partitions that keep one, because no broker has room.
+    """Replace the replicas on removed brokers. Returns the partitions that keep one, because no broker has room.
 
     With `is_limited`, no more partitions begin to move than `InFlight` admits. A partition that moves already is
     redirected if it moves to a removed broker.
@@ -39,7 +39,7 @@ def remove_brokers(
 
 
 def change_factor(assignment: Assignment, factor: int, indexes: Iterable[int]) -> list[int]:
-    """Gives partitions `factor` replicas, within the limit in flight. Returns those for which no broker has room.
+    """Give partitions `factor` replicas, within the limit in flight. Returns those for which no broker has room.
 
     Replicas that can stay keep their order. A partition keeps a replica that is in sync.
     """
@@ -55,7 +55,7 @@ def change_factor(assignment: Assignment, factor: int, indexes: Iterable[int]) -
 
 
 def _resize(assignment: Assignment, index: int, factor: int) -> bool:
-    """Changes the number of replicas of a partition; not at all, and returns False, if too few brokers have room."""
+    """Change the number of replicas of a partition; not at all, and returns False, if too few brokers have room."""
     replicas, isr = assignment.replicas[index], assignment.partitions[index].isr
     chosen = list(replicas)
     while len(chosen) < factor:
@@ -155,7 +155,7 @@ class RebalancePlan:
 def plan_moves(
     goals: Goals, brokers: Sequence[Broker], partitions: Sequence[ObservedPartition]
 ) -> RebalancePlan:
-    """Plans moves of partitions, each of which ends with as many replicas as it has.
+    """Plan moves of partitions, each of which ends with as many replicas as it has.
 
     In this order: replicas off the brokers that are to be removed, racks distinct as far as there are racks, even
     numbers of replicas, even bytes, even preferred leaders.
@@ -209,7 +209,7 @@ def is_movable(partition: ObservedPartition, removed: frozenset[int], decommissi
 
 
 def _separate(assignment: Assignment) -> None:
-    """Moves replicas that share a rack to racks without one, as far as there are any."""
+    """Move replicas that share a rack to racks without one, as far as there are any."""
     for index in assignment.movable:
         while any(
             assignment.crowd(replica, assignment.replicas[index]) for replica in assignment.replicas[index]
@@ -227,7 +227,7 @@ def _separate(assignment: Assignment) -> None:
 
 
 def _moves(assignment: Assignment) -> tuple[Move, ...]:
-    """Returns the moves in the order in which they were found, those of data first."""
+    """Return the moves in the order in which they were found, those of data first."""
     moves = [
         Move(
             partition=assignment.partitions[index].partition,
@@ -242,7 +242,7 @@ def _moves(assignment: Assignment) -> tuple[Move, ...]:
 
 
 def _loads(partitions: Iterable[tuple[Sequence[int], int]], brokers: Iterable[int]) -> dict[int, Load]:
-    """Returns the loads of brokers from pairs of replicas and size in bytes, also of brokers without replicas."""
+    """Return the loads of brokers from pairs of replicas and size in bytes, also of brokers without replicas."""
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     sizes: Counter[int] = Counter()

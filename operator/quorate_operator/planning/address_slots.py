@@ -69,7 +69,7 @@ class Addresses:
     publications: Mapping[Address, Publication]
 
     def owners(self, address: Address, apart_from: SlotId) -> frozenset[SlotId]:
-        """Returns the other slots that the address belongs to: they advertise it, or it points at them."""
+        """Return the other slots that the address belongs to: they advertise it, or it points at them."""
         owners = set(self.advertised_by.get(address, ()))
         if publication := self.publications.get(address):
             owners.add(SlotId(publication.node_id, publication.listener))
@@ -100,7 +100,7 @@ class Moves:
 
 
 def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
-    """Returns the slots of desired nodes, and all addresses that belong to any node."""
+    """Return the slots of desired nodes, and all addresses that belong to any node."""
     publications = {publication.address: publication for publication in observed.publications}
     advertised: dict[Address, set[SlotId]] = {}
     for slot_id, address in _known(observed):
@@ -130,7 +130,7 @@ def take_stock(desired: DesiredCluster, observed: ObservedCluster) -> Addresses:
 
 
 def _known(observed: ObservedCluster) -> Iterable[tuple[SlotId, Address]]:
-    """Yields every address that a process advertises or that is registered, ghosts included."""
+    """Yield every address that a process advertises or that is registered, ghosts included."""
     for node in observed.nodes.values():
         if node.state.runs:
             yield from _slots(node.node_id, node.configured)
@@ -147,7 +147,7 @@ def _recorded(
     advertised: Mapping[Address, set[SlotId]],
     publications: Mapping[Address, Publication],
 ) -> Mapping[SlotId, Address]:
-    """Returns what nodes without a process were last started with, unless another slot has the address, too."""
+    """Return what nodes without a process were last started with, unless another slot has the address, too."""
     by_address: dict[Address, set[SlotId]] = {}
     for node in observed.nodes.values():
         if not node.state.runs:
@@ -168,7 +168,7 @@ def _slots(node_id: int, endpoints: Mapping[str, Address]) -> Iterable[tuple[Slo
 
 
 def _current(observed: ObservedCluster, node_id: int) -> Mapping[str, Address]:
-    """Returns what the node advertises, or last advertised, by listener. Later sources override earlier ones."""
+    """Return what the node advertises, or last advertised, by listener. Later sources override earlier ones."""
     own = [publication for publication in observed.publications if publication.node_id == node_id]
     # If several point at it, the oldest counts: later ones are for addresses that it will advertise.
     own.sort(key=lambda publication: -publication.since_ms)
@@ -223,7 +223,7 @@ class _Moving:
         ]
 
     def _refuse_duplicates(self) -> None:
-        """Refuses an address of two slots, also as the interim address of one of them."""
+        """Refuse an address of two slots, also as the interim address of one of them."""
         users: dict[Address, list[Slot]] = {}
         for slot in self.addresses.slots.values():
             for address in {slot.wanted, slot.interim} - {None}:
@@ -243,7 +243,7 @@ class _Moving:
             )
 
     def _in_order(self) -> list[SlotId]:
-        """Returns the moving slots, owners of wanted addresses first. Cycles are broken or refused."""
+        """Return the moving slots, owners of wanted addresses first. Cycles are broken or refused."""
         moving = {slot.id: slot for slot in self._moving()}
         graph = {
             slot_id: {owner for owner in self._advertisers(slot) if owner in moving}
@@ -266,7 +266,7 @@ class _Moving:
                     owners.difference_update(cycle)
 
     def _advertisers(self, slot: Slot) -> list[SlotId]:
-        """Returns the slots that still advertise the wanted address of this one."""
+        """Return the slots that still advertise the wanted address of this one."""
         return [
             owner
             for owner in self.addresses.owners(slot.wanted, slot.id)
@@ -297,7 +297,7 @@ class _Moving:
         return max(waits, default=-1) + 1
 
     def _windows_until_left(self, owner_id: SlotId, address: Address) -> int:
-        """Returns the windows until the owner stops advertising the address, without the window after that."""
+        """Return the windows until the owner stops advertising the address, without the window after that."""
         owner = self.addresses.slots.get(owner_id)
         if owner is None:
             # It leaves, which may take long: counted like a slot that waits for a window itself.
@@ -324,7 +324,7 @@ class _Moving:
 
 
 def describe_slot(slot: SlotId, desired: DesiredCluster, observed: ObservedCluster) -> str:
-    """Returns `broker-2`, also for nodes that are not desired; `node 2` if nothing is known of the node."""
+    """Return `broker-2`, also for nodes that are not desired; `node 2` if nothing is known of the node."""
     for node in desired.nodes:
         if node.node_id == slot.node_id:
             return node.label

@@ -134,7 +134,7 @@ class _Pass:
     held_back: dict[int, WaitFor] = field(default_factory=dict)
 
     def plan_node(self, node: DesiredNode) -> None:
-        """Publishes the node's next addresses, and decides whether it may restart or start with them."""
+        """Publish the node's next addresses, and decides whether it may restart or start with them."""
         seen = self.observed.nodes.get(node.node_id)
         slots = [self.addresses.slots[SlotId(node.node_id, listener)] for listener in node.advertised]
         self._publish(slots)
@@ -189,7 +189,7 @@ class _Pass:
         return target is not None and target != slot.current
 
     def _publish(self, slots: Iterable[Slot]) -> None:
-        """Publishes the current and the next address of each slot."""
+        """Publish the current and the next address of each slot."""
         for slot in slots:
             for address in dict.fromkeys((slot.current, self.moves.target[slot.id])):
                 if (
@@ -212,7 +212,7 @@ class _Pass:
                 )
 
     def _obstacle(self, slot: Slot) -> WaitFor | None:
-        """Returns what keeps the slot from advertising its next address, which no other slot has, or None.
+        """Return what keeps the slot from advertising its next address, which no other slot has, or None.
 
         An address that the runtime does not control must lead to the node also while the node is stopped: `probes`
         keeps the last verified node for a while. After that, the node starts with its old address and restarts once
@@ -241,7 +241,7 @@ class _Pass:
         )
 
     def _reached(self, slot: Slot, address: Address) -> str | None:
-        """Returns what a probe found in place of the slot's node, for people; None if it found the node."""
+        """Return what a probe found in place of the slot's node, for people; None if it found the node."""
         probe = self.observed.probes.get(address)
         if probe is None:
             return "it has not been probed yet"
@@ -261,7 +261,7 @@ class _Pass:
         return self.observed.formation.cluster_id if self.observed.formation else self.desired.cluster_id
 
     def _wait_until_free(self, slot: Slot) -> WaitFor:
-        """Returns the wait for the wanted address of the slot."""
+        """Return the wait for the wanted address of the slot."""
         subject = f"{slot.wanted} to be free for {slot.node.label} ({slot.listener})"
         if slot.id in self.moves.refused:
             return self._wait(slot, f"{subject}: it is refused as the manifests stand")

@@ -100,7 +100,7 @@ class Window:
     duration_ms: int
 
     def opens_at_ms(self, now_ms: int) -> int:
-        """Returns the first time from `now_ms` on at which the window is open, which is `now_ms` while it is."""
+        """Return the first time from `now_ms` on at which the window is open, which is `now_ms` while it is."""
         today = now_ms // DAY_MS
         # It comes back each week: one that began earlier and is still open began again since.
         begins = (
@@ -112,7 +112,7 @@ class Window:
 
 
 def opens_at_ms(windows: Iterable[Window], now_ms: int) -> int:
-    """Returns the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
+    """Return the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
     return min((window.opens_at_ms(now_ms) for window in windows), default=now_ms)
 
 

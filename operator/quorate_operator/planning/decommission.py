@@ -60,7 +60,7 @@ class DecommissionPlan(Part):
 
 
 def plan_decommission(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> DecommissionPlan:
-    """Plans for the brokers to be decommissioned. The caller has ruled out that the cluster is to be stopped."""
+    """Plan for the brokers to be decommissioned. The caller has ruled out that the cluster is to be stopped."""
     node_ids = _decommissioned(desired, observed)
     if not node_ids:
         return DecommissionPlan()
@@ -90,7 +90,7 @@ def plan_decommission(desired: DesiredCluster, observed: ObservedCluster, now_ms
 
 
 def refuse_while_hibernated(desired: DesiredCluster) -> tuple[Refusal, ...]:
-    """Returns what a hibernated cluster can't do: drain the pools that are deleted together with their volumes."""
+    """Return what a hibernated cluster can't do: drain the pools that are deleted together with their volumes."""
     return tuple(
         Refusal(
             code="Hibernated",
@@ -130,7 +130,7 @@ class _Drain:
     to_drain: list[int] = field(default_factory=list)
 
     def plan_broker(self, node_id: int) -> None:
-        """Plans for one broker, except for moving its partitions."""
+        """Plan for one broker, except for moving its partitions."""
         held = self.held[node_id]
         seen = self.observed.nodes.get(node_id)
         if held:
@@ -158,7 +158,7 @@ class _Drain:
             self._clear(seen)
 
     def _keep_serving(self, node_id: int, held: list[ObservedPartition], seen: ObservedNode | None) -> None:
-        """Plans for a broker with replicas: it is drained unless that is refused, and started if it is needed."""
+        """Plan for a broker with replicas: it is drained unless that is refused, and started if it is needed."""
         is_refused = self._refuse(node_id, held)
         if not is_refused:
             self.to_drain.append(node_id)
@@ -221,7 +221,7 @@ class _Drain:
         self.refusals.setdefault(node_id, []).append(refusal)
 
     def reassign(self) -> None:
-        """Moves a batch of partitions from drained brokers, within the limits of `InFlight`."""
+        """Move a batch of partitions from drained brokers, within the limits of `InFlight`."""
         if not self.to_drain:
             return
         partitions = self.kafka.partitions
@@ -242,7 +242,7 @@ class _Drain:
             self.waits.append(self._progress(node_id))
 
     def _brokers(self) -> Iterator[Broker]:
-        """Yields the registered brokers; replicas go to those that are desired and in service."""
+        """Yield the registered brokers; replicas go to those that are desired and in service."""
         desired = {node.node_id for node in self.desired.of_role(Role.BROKER)}
         for node_id, registration in self.kafka.registrations.items():
             if registration.role is not Role.BROKER:
@@ -262,7 +262,7 @@ class _Drain:
             )
 
     def _explain(self, node_id: int, partition: ObservedPartition, assignment: Assignment) -> None:
-        """Refuses, or waits, for a partition that can't move."""
+        """Refuse, or wait, for a partition that can't move."""
         name = f"{partition.partition.topic}-{partition.partition.number}"
         others = [target for target in assignment.targets if target not in partition.assigned]
         if others:
@@ -280,13 +280,13 @@ class _Drain:
         self.waits.append(wait_for(reason, node_id))
 
     def hold(self, pool: str) -> None:
-        """Moves nothing from a deleted pool of which a broker can't be drained."""
+        """Move nothing from a deleted pool of which a broker can't be drained."""
         members = self._members(pool)
         if not self.refusals.keys().isdisjoint(members):
             self.to_drain = [node_id for node_id in self.to_drain if node_id not in members]
 
     def keep_whole(self, pool: str) -> None:
-        """Stops no broker of a deleted pool while one of them can't be drained.
+        """Stop no broker of a deleted pool while one of them can't be drained.
 
         Once nothing moves any more, it says why, and what can be done: the figures in the message change no more.
         """
@@ -313,7 +313,7 @@ class _Drain:
         self.refusals[min(members)] = [Refusal(code=causes[0].code, message=message, pool=pool)]
 
     def _members(self, pool: str) -> tuple[int, ...]:
-        """Returns the brokers of a deleted pool that leave, in order."""
+        """Return the brokers of a deleted pool that leave, in order."""
         known = {node.node_id: node.pool for node in self.desired.drained}
         known |= {node.node_id: node.pool for node in self.observed.nodes.values()}
         return tuple(node_id for node_id in sorted(self.held) if known.get(node_id) == pool)
@@ -329,7 +329,7 @@ class _Drain:
         )
 
     def _clear(self, seen: ObservedNode) -> None:
-        """Deletes a stopped broker's volume by policy, and forgets it once no address points at it."""
+        """Delete a stopped broker's volume by policy, and forget it once no address points at it."""
         policy = self.desired.rollouts.get(seen.pool, RolloutPolicy()).volumes
         if seen.has_volume and policy is VolumePolicy.DELETE:
             reason = f"{seen.label} has left, and its pool deletes volumes"
@@ -339,7 +339,7 @@ class _Drain:
 
 
 def _ways_out(desired: DesiredCluster, pool: str) -> str:
-    """Returns how a deleted pool that can't be drained can still be removed."""
+    """Return how a deleted pool that can't be drained can still be removed."""
     return (
         f"or set storage.onDeletion of {pool} to Retain, which stops its brokers and keeps their volumes and "
         f"registrations; or delete KafkaController {desired.name} as well, and with it the whole cluster"
@@ -347,13 +347,13 @@ def _ways_out(desired: DesiredCluster, pool: str) -> str:
 
 
 def _some(names: list[str]) -> str:
-    """Returns some of the names, and the number of the others."""
+    """Return some of the names, and the number of the others."""
     more = len(names) - _TOPICS_NAMED_MAX
     return ", ".join(names[:_TOPICS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def with_pool_removal(plan: Plan, removed: Mapping[int, ObservedNode]) -> Plan:
-    """Returns the cluster's plan together with the steps for brokers of deleted pools.
+    """Return the cluster's plan together with the steps for brokers of deleted pools.
 
     `removed` has the brokers of which anything exists, by node id.
     """
@@ -394,7 +394,7 @@ def remaining_pools(
     desired: DesiredCluster | None = None,
     kafka: KafkaFacts | None = None,
 ) -> frozenset[str]:
-    """Returns the deleted pools of which something is left that has to go before them.
+    """Return the deleted pools of which something is left that has to go before them.
 
     That is a pod; of the `drained` ones, also a volume, and a registration in `kafka`. `removed` has the
     nodes of all deleted pools.

@@ -102,7 +102,7 @@ def _volumes(pool: KafkaController | KafkaBroker) -> dict[int, int]:
 
 
 def _controller_config(quorum: KafkaController, manifests: Manifests) -> Mapping[str, str]:
-    """Returns the configuration; a history sets the age at which segments are closed, unless the manifest does."""
+    """Return the configuration; a history sets the age at which segments are closed, unless the manifest does."""
     config = {**_authorization(quorum), **_topic_defaults(manifests), **quorum.spec.config}
     if quorum.spec.history is None:
         return config
@@ -111,7 +111,7 @@ def _controller_config(quorum: KafkaController, manifests: Manifests) -> Mapping
 
 
 def _topic_defaults(manifests: Manifests) -> Mapping[str, str]:
-    """Returns the defaults of topics that all pools which set them agree on.
+    """Return the defaults of topics that all pools which set them agree on.
 
     Controllers decide by their own: a topic that is created without a factor has that of the controllers, whatever
     brokers are configured with, and with eligible leader replicas (KIP-966) the controllers' `min.insync.replicas` is
@@ -142,13 +142,13 @@ def _revision(node_id: int, version: str, annotations: Mapping[str, str]) -> dic
 
 
 def _survivor(annotations: Mapping[str, str]) -> int | None:
-    """Returns the node id in the annotation. Manifests with anything else in it are refused."""
+    """Return the node id in the annotation. Manifests with anything else in it are refused."""
     named = annotations.get(ANNOTATION_RECOVER, "")
     return int(named) if named.isdecimal() else None
 
 
 def _lifecycle(quorum: KafkaController) -> Lifecycle:
-    """Returns the lifecycle. A pause wins over a hibernation: a paused cluster is not changed."""
+    """Return the lifecycle. A pause wins over a hibernation: a paused cluster is not changed."""
     if quorum.spec.paused or quorum.metadata.annotations.get(ANNOTATION_PAUSE) == "true":
         return Lifecycle.PAUSED
     return Lifecycle.HIBERNATED if quorum.spec.hibernated else Lifecycle.RUNNING

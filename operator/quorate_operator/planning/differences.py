@@ -28,7 +28,7 @@ Rendering = Mapping[str, Mapping[str, Value]]
 
 
 def differences(before: Mapping[str, Value], after: Mapping[str, Value]) -> tuple[str, ...]:
-    """Returns each change of one part: `log.retention.ms: 1 -> 2`; of what is withheld, only the name."""
+    """Return each change of one part: `log.retention.ms: 1 -> 2`; of what is withheld, only the name."""
     return tuple(
         _in_words(name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
@@ -37,7 +37,7 @@ def differences(before: Mapping[str, Value], after: Mapping[str, Value]) -> tupl
 
 
 def shortened(changes: Sequence[str]) -> tuple[str, ...]:
-    """Returns the first of the changes, and how many more there are."""
+    """Return the first of the changes, and how many more there are."""
     more = len(changes) - NAMED_MAX
     if more <= 1:  # to say that there is one more takes as much room as the change itself
         return tuple(changes)
@@ -55,7 +55,7 @@ def _in_words(name: str, before: Value | None, after: Value | None) -> str:
 
 
 def record_of(rendering: Rendering) -> str | None:
-    """Returns the text in which a rendering is kept; None if it would be too long to be kept."""
+    """Return the text in which a rendering is kept; None if it would be too long to be kept."""
     text = json.dumps(
         {part: dict(values) for part, values in rendering.items()}, sort_keys=True, separators=(",", ":")
     )
@@ -63,7 +63,7 @@ def record_of(rendering: Rendering) -> str | None:
 
 
 def rendering_of(record: Mapping[str, Any]) -> Rendering:
-    """Returns a rendering from its record. Parts that Quorate did not write are ignored."""
+    """Return a rendering from its record. Parts that Quorate did not write are ignored."""
     return {
         part: {name: value if isinstance(value, str) else Withheld(*value) for name, value in values.items()}
         for part, values in record.items()

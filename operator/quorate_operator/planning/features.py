@@ -19,7 +19,7 @@ from quorate_operator.planning.steps import FinalizeFeature, Part, Refusal, labe
 
 
 def target_level(desired: DesiredCluster) -> int | None:
-    """Returns the desired level of metadata.version; None if none is desired, or if it is unknown."""
+    """Return the desired level of metadata.version; None if none is desired, or if it is unknown."""
     if desired.metadata_version is None:
         return None
     try:
@@ -29,7 +29,7 @@ def target_level(desired: DesiredCluster) -> int | None:
 
 
 def initial_metadata_version(desired: DesiredCluster) -> str:
-    """Returns the metadata.version that volumes are formatted with: the desired one, else that of the oldest release.
+    """Return the metadata.version that volumes are formatted with: the desired one, else that of the oldest release.
 
     A cluster that starts at the level of its oldest release has no node that can't register.
     """
@@ -40,7 +40,7 @@ def initial_metadata_version(desired: DesiredCluster) -> str:
 
 
 def plan_features(desired: DesiredCluster, observed: ObservedCluster, pending: frozenset[int]) -> Part:
-    """Plans the next level to finalize; `pending` are the nodes that restart, start or leave before."""
+    """Plan the next level to finalize; `pending` are the nodes that restart, start or leave before."""
     if observed.kafka is None:
         return Part()
     target = target_level(desired)
@@ -62,7 +62,7 @@ def plan_features(desired: DesiredCluster, observed: ObservedCluster, pending: f
 
 
 def forbids_version(node: DesiredNode, observed: ObservedCluster) -> Refusal | None:
-    """Returns why the node may not start with its release: it does not support the finalized metadata.version."""
+    """Return why the node may not start with its release: it does not support the finalized metadata.version."""
     if observed.kafka is None or node.implementation is not Implementation.JAVA:
         return None
     current = observed.kafka.features.get(METADATA_VERSION, 0)
@@ -124,7 +124,7 @@ def _unsafe(current: int, target: int) -> Refusal:
 def _others(
     desired: DesiredCluster, observed: ObservedCluster, target: int | None, pending: frozenset[int]
 ) -> Part:
-    """Plans one of the features that come with the release, or that are desired by name."""
+    """Plan one of the features that come with the release, or that are desired by name."""
     assert observed.kafka is not None
     asked = {**(features.default_levels(target) if target is not None else {}), **desired.features}
     for name, level in asked.items():
@@ -211,7 +211,7 @@ def _named(kafka: KafkaFacts, node_ids: tuple[int, ...]) -> str:
 
 
 def plan_migration(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """Plans the change from static voters to a dynamic quorum (KIP-853) while it serves. It can't be undone.
+    """Plan the change from static voters to a dynamic quorum (KIP-853) while it serves. It can't be undone.
 
     1. every voter runs and has caught up
     2. kraft.version 1 is finalized: the leader writes the voters, with their disks, into the log

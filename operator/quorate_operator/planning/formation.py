@@ -39,7 +39,7 @@ class Phase(Enum):
 
 
 def phase_of(observed: ObservedCluster) -> Phase:
-    """Returns the phase. Without a stored identity, a cluster whose nodes have disks was formed."""
+    """Return the phase. Without a stored identity, a cluster whose nodes have disks was formed."""
     if observed.kafka is not None:
         return Phase.FORMED
     if observed.formation is not None:
@@ -48,7 +48,7 @@ def phase_of(observed: ObservedCluster) -> Phase:
 
 
 def plan_formation(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """Plans the steps up to formatted storage for every desired node."""
+    """Plan the steps up to formatted storage for every desired node."""
     phase = phase_of(observed)
     if phase is Phase.UNSETTLED or (phase is Phase.FORMING and _is_outdated(desired, observed)):
         return _settle(desired)
@@ -59,7 +59,7 @@ def plan_formation(desired: DesiredCluster, observed: ObservedCluster) -> Part:
 
 
 def founders_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
-    """Returns the first voters once each has its disk; none before."""
+    """Return the first voters once each has its disk; none before."""
     assert observed.formation is not None
     founders = [node.node_id for node in desired.nodes if node.node_id in observed.formation.initial_voters]
     formatted = [node_id for node_id in founders if observed.nodes[node_id].state is not NodeState.ABSENT]
@@ -69,7 +69,7 @@ def founders_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tup
 
 
 def brokers_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
-    """Returns the brokers that may start while the cluster forms.
+    """Return the brokers that may start while the cluster forms.
 
     None beside stock controllers: a broker that truncates the first leader's voters finds no controller (ADR 29).
     """
@@ -173,7 +173,7 @@ def _create_joining(desired: DesiredCluster, observed: ObservedCluster) -> Part:
 
 
 def _why_create(node: DesiredNode, view: QuorumView) -> str | None:
-    """Returns why a controller without a disk gets one now; None if it has to wait."""
+    """Return why a controller without a disk gets one now; None if it has to wait."""
     if view.is_dynamic:
         # Rule 5: as long as the lost disk is a voter, the node id has no other one.
         return None if node.node_id in view.voters else "it joins the quorum with a new disk"

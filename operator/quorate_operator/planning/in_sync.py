@@ -26,7 +26,7 @@ class InSync:
 
 
 def brokers_in_sync(observed: ObservedCluster) -> Mapping[int, InSync]:
-    """Returns the judgement of each running broker; none while no leader answers, because nothing is known then."""
+    """Return the judgement of each running broker; none while no leader answers, because nothing is known then."""
     kafka = observed.kafka
     if kafka is None:
         return {}

@@ -16,7 +16,7 @@ from quorate_operator.planning.steps import Step, StopNode, WaitFor, listed, wai
 def wait_for_ready(
     desired: DesiredCluster, observed: ObservedCluster, waited: Collection[int] = ()
 ) -> tuple[WaitFor, ...]:
-    """Returns the waits between the last action and a cluster that serves; empty when it does.
+    """Return the waits between the last action and a cluster that serves; empty when it does.
 
     `waited` are the nodes that other waits already name.
     """
@@ -45,7 +45,7 @@ def _not_ready(
 
 
 def _named(node_ids: tuple[int, ...], observed: ObservedCluster) -> str:
-    """Returns the ids, each with the known problem of its node."""
+    """Return the ids, each with the known problem of its node."""
     return ", ".join(f"{node_id}{_problem(observed, node_id)}" for node_id in node_ids)
 
 
@@ -63,7 +63,7 @@ GRACE_WITHOUT_QUORUM_MS = 3_000
 def stop_all(
     observed: ObservedCluster, rollouts: Mapping[str, RolloutPolicy], *, reason: str
 ) -> tuple[Step, ...]:
-    """Returns the steps that stop every running node: brokers first, the leader last.
+    """Return the steps that stop every running node: brokers first, the leader last.
 
     A node has the time that `rollouts` has for its pool, except for brokers while there is no leader.
     """

@@ -24,7 +24,7 @@ RESTART_BACKOFF_MS_MAX = 30_000
 def plan_starts(
     desired: DesiredCluster, observed: ObservedCluster, now_ms: int, created: Part, addresses: AddressPlan
 ) -> Part:
-    """Plans the nodes to start now, and waits for others; `created` has the CreateNode steps of this plan."""
+    """Plan the nodes to start now, and wait for others; `created` has the CreateNode steps of this plan."""
     formatted = {
         step.node_id for step in created.due if isinstance(step, CreateNode) and not _waits_for_all(step)
     }
@@ -59,7 +59,7 @@ def plan_starts(
 
 
 def restart_backoff_ms(exits_in_a_row: int) -> int:
-    """Returns the pause before a restart in milliseconds: 500 after the first crash, then double, at most 30,000."""
+    """Return the pause before a restart in milliseconds: 500 after the first crash, then double, at most 30,000."""
     doublings = min(max(exits_in_a_row - 1, 0), 16)  # beyond, the bound holds anyway
     return min(RESTART_BACKOFF_MS_MIN << doublings, RESTART_BACKOFF_MS_MAX)
 
@@ -70,7 +70,7 @@ def _waits_for_all(step: CreateNode) -> bool:
 
 
 def _may_start(desired: DesiredCluster, observed: ObservedCluster) -> frozenset[int] | None:
-    """Returns the nodes that may start while the cluster forms; None for all."""
+    """Return the nodes that may start while the cluster forms; None for all."""
     if phase_of(observed) is not Phase.FORMING:
         return None
     assert observed.formation is not None
@@ -90,7 +90,7 @@ def _is_held(node: DesiredNode, observed: ObservedCluster, founders: frozenset[i
 
 
 def _needed_to_elect(desired: DesiredCluster, observed: ObservedCluster) -> tuple[ObservedNode, ...]:
-    """Returns the controllers that leave and do not run, while those that stay run and have no leader.
+    """Return the controllers that leave and do not run, while those that stay run and have no leader.
 
     The voters are unknown then, and a voter can only be removed while a majority of them runs.
     """
@@ -111,7 +111,7 @@ def _needed_to_elect(desired: DesiredCluster, observed: ObservedCluster) -> tupl
 
 
 def _pause(seen: ObservedNode, now_ms: int) -> WaitFor | None:
-    """Returns the wait for the rest of the pause after a crash, or None."""
+    """Return the wait for the rest of the pause after a crash, or None."""
     if seen.state is not NodeState.CRASHED:
         return None
     assert seen.exited_at_ms is not None, "a crashed node has a time of its crash"

@@ -10,7 +10,7 @@ from quorate_operator.planning.steps import Part, Refusal, SetLogLevels
 
 
 def plan_log_levels(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """Plans the levels of each node that reported its levels, and refuses names that no node of a pool knows."""
+    """Plan the levels of each node that reported its levels, and refuse names that no node of a pool knows."""
     reported = observed.kafka.log_levels if observed.kafka else {}
     due: list[SetLogLevels] = []
     named: dict[str, set[str]] = {}

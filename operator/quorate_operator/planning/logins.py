@@ -33,7 +33,7 @@ class Login:
 
 
 def with_logins(plan: Plan, desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) -> Plan:
-    """Returns the plan without starts and restarts after which nodes would shut each other out, and with the refusal.
+    """Return the plan without starts and restart after which nodes would shut each other out, and with the refusal.
 
     `running` are the revisions of the nodes that run.
     """

@@ -41,7 +41,7 @@ from quorate_operator.planning.steps import (
 
 
 def plan_membership(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """Plans the next change of the voter set, and the steps for controllers that have left it."""
+    """Plan the next change of the voter set, and the steps for controllers that have left it."""
     view = view_quorum(observed)
     if view is None or phase_of(observed) is not Phase.FORMED:
         return Part()
@@ -75,7 +75,7 @@ def _static(desired: DesiredCluster, view: QuorumView) -> Part:
 
 
 def _change(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
-    """Plans at most one change of the voter set, with the waits for it and for the others."""
+    """Plan at most one change of the voter set, with the waits for it and for the others."""
     asked = {node.node_id: node for node in desired.of_role(Role.CONTROLLER)}
     lost = [voter for voter in view.voters.values() if has_other_disk(observed, voter)]
     leaving = _in_leave_order(view, [voter for voter in view.voters.values() if voter.node_id not in asked])
@@ -122,7 +122,7 @@ def _remove(voter: ObservedVoter, view: QuorumView, why: str) -> Part:
 
 
 def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView) -> Part:
-    """Adds the first observer that has caught up; the others wait."""
+    """Add the first observer that has caught up; the others wait."""
     due: list[AddVoter] = []
     rest: list[WaitFor] = []
     for node in joining:
@@ -150,7 +150,7 @@ def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView
 
 
 def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | None:
-    """Returns the node as an observer, with the disk that it has now."""
+    """Return the node as an observer, with the disk that it has now."""
     assert observed.kafka is not None
     if not seen.state.runs or seen.unreachable_host:
         return None
@@ -165,7 +165,7 @@ def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | 
 
 
 def _retire(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView) -> Part:
-    """Plans for controllers that are no longer voters and are not desired."""
+    """Plan for controllers that are no longer voters and are not desired."""
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     return merge(
         _dismiss(seen, observed, desired.rollouts.get(seen.pool, RolloutPolicy()))

@@ -51,7 +51,7 @@ PAUSED = "Paused"
 
 
 def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
-    """Returns the steps from the observed to the desired cluster.
+    """Return the steps from the observed to the desired cluster.
 
     `observed` has every desired node, an absent one as ABSENT. A plan without steps means that nothing is left to do;
     `refusals` has what is asked for and not done. `now_ms` is Unix time in milliseconds.
@@ -79,7 +79,7 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
 
 
 def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Part:
-    """Plans a cluster that is to serve."""
+    """Plan a cluster that is to serve."""
     addresses = plan_addresses(desired, observed, now_ms)
     published = Part(due=addresses.steps, refusals=addresses.refusals)
     created = plan_formation(desired, observed)
@@ -120,7 +120,7 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
 
 
 def _hold(first: Part) -> str | None:
-    """Returns why no node may be stopped now: another step is due, and must be observed as done first."""
+    """Return why no node may be stopped now: another step is due, and must be observed as done first."""
     if any(isinstance(step, AddVoter | RemoveVoter | FinalizeFeature) for step in first.due):
         return "the quorum changes"
     if any(isinstance(step, CreateNode | StartNode) for step in first.due):
@@ -140,7 +140,7 @@ def _asks_kafka(part: Part) -> bool:
 
 
 def _on_their_way(desired: DesiredCluster, observed: ObservedCluster) -> tuple[int, ...]:
-    """Returns desired nodes that are not ready, and other nodes that run or vote and are to leave."""
+    """Return desired nodes that are not ready, and other nodes that run or vote and are to leave."""
     asked = {node.node_id for node in desired.nodes}
     voters = observed.kafka.quorum.voters.keys() if observed.kafka else ()
     coming = [node_id for node_id in asked if observed.nodes[node_id].state is not NodeState.READY]
@@ -155,7 +155,7 @@ def _nothing(code: str, message: str) -> Plan:
 
 
 def _cluster_id_mismatch(desired: DesiredCluster, observed: ObservedCluster) -> str | None:
-    """Returns how the ids contradict each other if this is not the desired cluster, or the one formed here."""
+    """Return how the ids contradict each other if this is not the desired cluster, or the one formed here."""
     formed = observed.formation.cluster_id if observed.formation else None
     found = observed.kafka.cluster_id if observed.kafka else None
     known = [

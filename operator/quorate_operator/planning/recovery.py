@@ -39,7 +39,7 @@ def is_lost(desired: DesiredCluster, observed: ObservedCluster) -> bool:
 
 
 def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | None:
-    """Plans while a quorum is lost or is being rebuilt; None if neither is so."""
+    """Plan while a quorum is lost or is being rebuilt; None if neither is so."""
     formation = observed.formation
     if phase_of(observed) is Phase.FORMING and formation is not None and formation.is_rebuilt:
         return _clear_the_others(desired, observed, next(iter(formation.initial_voters)))
@@ -71,7 +71,7 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
 
 
 def refuse_without_quorum(desired: DesiredCluster, observed: ObservedCluster) -> tuple[Refusal, ...]:
-    """Returns what to do about a lost quorum, or that an old annotation should be removed."""
+    """Return what to do about a lost quorum, or that an old annotation should be removed."""
     if not is_lost(desired, observed):
         if desired.survivor is None or observed.kafka is None:
             return ()
@@ -109,7 +109,7 @@ def _rebuild(survivor: ObservedNode) -> RebuildQuorum:
 
 
 def _clear_the_others(desired: DesiredCluster, observed: ObservedCluster, survivor: int) -> Part | None:
-    """Deletes the disks of the old quorum: their logs may continue where the survivor's ends."""
+    """Delete the disks of the old quorum: their logs may continue where the survivor's ends."""
     due: list[Action] = []
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     for seen in _controllers(desired, observed):
@@ -130,7 +130,7 @@ def _clear_the_others(desired: DesiredCluster, observed: ObservedCluster, surviv
 
 
 def _controllers(desired: DesiredCluster, observed: ObservedCluster) -> list[ObservedNode]:
-    """Returns the controllers that are desired or exist, without forgotten ones."""
+    """Return the controllers that are desired or exist, without forgotten ones."""
     asked = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
     return [
         seen

@@ -27,7 +27,7 @@ from quorate_operator.planning.steps import Part, RefreshRegistration, Unregiste
 
 
 def judge(observed: ObservedCluster) -> ClusterFacts:
-    """Returns what holds for the cluster. Observers lack brokers, so that only controllers can be judged."""
+    """Return what holds for the cluster. Observers lack brokers, so that only controllers can be judged."""
     if observed.kafka is None:
         return ClusterFacts()
     quorum = observed.kafka.quorum
@@ -64,7 +64,7 @@ def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, targe
 def _obstacle(
     ghost: ObservedRegistration, desired: DesiredCluster, observed: ObservedCluster, target: int | None
 ) -> str | None:
-    """Returns what a ghost blocks that can't be unregistered yet."""
+    """Return what a ghost blocks that can't be unregistered yet."""
     if target is not None and not supports(ghost.features, METADATA_VERSION, target):
         lowest, highest = ghost.features.get(METADATA_VERSION, (0, 0))
         return f"(metadata.version {lowest} to {highest}) blocks {metadata_version_name(target)}"
@@ -77,7 +77,7 @@ def _obstacle(
 
 
 def removable(desired: DesiredCluster, observed: ObservedCluster) -> tuple[ObservedRegistration, ...]:
-    """Returns the registered controllers whose registration may be removed or replaced once they are ghosts."""
+    """Return the registered controllers whose registration may be removed or replaced once they are ghosts."""
     if observed.kafka is None:
         return ()
     return tuple(

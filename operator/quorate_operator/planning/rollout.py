@@ -96,7 +96,7 @@ def plan_rollout(
     *,
     hold: str | None = None,
 ) -> Part:
-    """Plans at most one stop now, and the order of the others; no stop while `hold` gives a reason against it."""
+    """Plan at most one stop now, and the order of the others; no stop while `hold` gives a reason against it."""
     split = _split(desired, observed, addresses, now_ms)
     due, refusals, postponed = split.due, split.refusals, split.postponed
     situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
@@ -120,14 +120,14 @@ def plan_rollout(
 def due_for_restart(
     desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan, now_ms: int
 ) -> Mapping[int, str]:
-    """Returns the reason for each running node that needs a restart and may have one now."""
+    """Return the reason for each running node that needs a restart and may have one now."""
     return {
         restart.node.node_id: restart.reason for restart in _split(desired, observed, addresses, now_ms).due
     }
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
-    """Returns how many brokers may be evicted now: one, or none while a partition can't spare another replica.
+    """Return how many brokers may be evicted now: one, or none while a partition can't spare another replica.
 
     The only broker may always go: otherwise a node drain would block forever.
     """
@@ -146,7 +146,7 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
 
 
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
-    """Returns how a running node differs from the desired one: `version: 4.3.0 -> 4.3.1`, `log.retention.ms: 1 -> 2`.
+    """Return how a running node differs from the desired one: `version: 4.3.0 -> 4.3.1`, `log.retention.ms: 1 -> 2`.
 
     They are a few: the last one may say how many more there are.
     """
@@ -160,7 +160,7 @@ def _in_words(parts: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 
 def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequence[str]]:
-    """Returns how a running node differs from the desired one, by the part of the revision.
+    """Return how a running node differs from the desired one, by the part of the revision.
 
     Addresses are left out. A part that was never recorded is no difference, except for a requested restart, and
     neither is a withdrawn request. Fewer copies of new topics are a reason, more are not: a broker can't create
@@ -255,7 +255,7 @@ def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
 
 
 def _why_not_controller(restart: _Due, situation: _Situation) -> str | None:
-    """Returns why a controller may not be restarted now, or None."""
+    """Return why a controller may not be restarted now, or None."""
     desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
     view = view_quorum(observed)
     if restart.seen.unreachable_host:
@@ -295,7 +295,7 @@ def _is_down(seen: ObservedNode) -> bool:
 
 
 def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
-    """Restarts the first broker that may be; a pool that has to wait does not delay the others."""
+    """Restart the first broker that may be; a pool that has to wait does not delay the others."""
     order = sorted(due, key=lambda restart: (restart.seen.state is NodeState.READY, restart.node.node_id))
     blocked = [situation.hold or _why_not_broker(restart, situation) for restart in order]
     chosen = blocked.index(None) if None in blocked else 0
@@ -304,7 +304,7 @@ def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
 
 
 def _why_not_broker(restart: _Due, situation: _Situation) -> str | None:
-    """Returns why a broker may not be restarted now, or None."""
+    """Return why a broker may not be restarted now, or None."""
     desired, observed, now_ms = situation.desired, situation.observed, situation.now_ms
     if restart.seen.unreachable_host:
         return "its machine does not answer"
@@ -345,7 +345,7 @@ def _is_back(observed: ObservedCluster, node_id: int) -> bool:
 def _not_back(
     desired: DesiredCluster, observed: ObservedCluster, role: Role, except_for: int | None
 ) -> str | None:
-    """Returns the first node of the role that is not ready, or lacks its new addresses, as a reason to wait.
+    """Return the first node of the role that is not ready, or lacks its new addresses, as a reason to wait.
 
     Nodes on unreachable machines do not block the rollout; quorum safety is checked separately.
     """
@@ -365,7 +365,7 @@ def _stops_the_roll(observed: ObservedCluster, node_id: int) -> str:
 
 
 def _may_become_ready(nodes: Sequence[ObservedNode], now_ms: int, *, allowed: int = 0) -> str | None:
-    """Returns a reason to wait if more than `allowed` of the nodes were just started and are not ready yet.
+    """Return a reason to wait if more than `allowed` of the nodes were just started and are not ready yet.
 
     What is not ready at this moment, because it is fenced or behind, may be ready at the next one. Together with
     what was just started it may be more than the cluster can spare.
@@ -404,7 +404,7 @@ def _stop(restart: _Due, rollouts: Mapping[str, RolloutPolicy]) -> StopNode:
 def _in_turn(
     others: Sequence[_Due], addresses: AddressPlan, rollouts: Mapping[str, RolloutPolicy]
 ) -> tuple[Step, ...]:
-    """Returns the restarts that follow, as far as they are known now."""
+    """Return the restarts that follow, as far as they are known now."""
     steps: list[Step] = []
     for other in others:
         wait = wait_for(
@@ -428,7 +428,7 @@ def _back(node: DesiredNode, addresses: AddressPlan) -> tuple[Step, ...]:
 def _elections(
     desired: DesiredCluster, observed: ObservedCluster, now_ms: int
 ) -> tuple[ElectPreferredLeaders, ...]:
-    """Elects preferred leaders after a roll: a broker that restarts last leads nothing by itself."""
+    """Elect preferred leaders after a roll: a broker that restarts last leads nothing by itself."""
     brokers = [observed.nodes[node.node_id] for node in desired.of_role(Role.BROKER)]
     if observed.kafka is None or not all(seen.state is NodeState.READY for seen in brokers):
         return ()

@@ -36,7 +36,7 @@ class QuorumView:
         return tuple(sorted(self.voters.keys() - self.alive))
 
     def forbids_stop(self, node_id: int) -> str | None:
-        """Returns why the node, which stays a voter, may not be stopped now."""
+        """Return why the node, which stays a voter, may not be stopped now."""
         others = self.alive - {node_id}
         if node_id not in self.voters or node_id not in self.alive or len(others) >= majority(self.size):
             return None
@@ -51,7 +51,7 @@ class QuorumView:
         return f"without it {self._short(others, size)}"
 
     def forbids_addition(self, node_id: int) -> str | None:
-        """Returns why a caught-up observer may not become a voter now."""
+        """Return why a caught-up observer may not become a voter now."""
         others, size = self.alive - {node_id}, self.size + 1
         if len(others) >= majority(size) or len(self.alive) == self.size:
             return None
@@ -69,7 +69,7 @@ class QuorumView:
 
 
 def view_quorum(observed: ObservedCluster) -> QuorumView | None:
-    """Returns the quorum as its leader and the runtime see it; None while no leader answers."""
+    """Return the quorum as its leader and the runtime see it; None while no leader answers."""
     if observed.kafka is None:
         return None
     quorum = observed.kafka.quorum

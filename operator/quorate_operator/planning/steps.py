@@ -250,7 +250,7 @@ class WaitFor:
 
 
 def wait_for(reason: str, *node_ids: int, until_ms: int | None = None) -> WaitFor:
-    """Returns a wait of these nodes, or of the whole cluster."""
+    """Return a wait of these nodes, or of the whole cluster."""
     return WaitFor(reason=reason, node_ids=node_ids, until_ms=until_ms)
 
 
@@ -312,7 +312,7 @@ class Part:
 
 
 def merge(parts: Iterable[Part]) -> Part:
-    """Returns several parts as one, in their order."""
+    """Return several parts as one, in their order."""
     parts = tuple(parts)
     return Part(
         due=tuple(action for part in parts for action in part.due),
@@ -323,12 +323,12 @@ def merge(parts: Iterable[Part]) -> Part:
 
 
 def labels(role: Role, node_ids: Iterable[int]) -> str:
-    """Returns `controller-3000, controller-3001`."""
+    """Return `controller-3000, controller-3001`."""
     return ", ".join(role.label(node_id) for node_id in node_ids)
 
 
 def listed(node_ids: Iterable[int]) -> str:
-    """Returns `3000, 3001 and 3002`, or `none`."""
+    """Return `3000, 3001 and 3002`, or `none`."""
     names: Sequence[str] = [str(node_id) for node_id in node_ids]
     if len(names) < 2:
         return names[0] if names else "none"

@@ -55,13 +55,13 @@ VOLUMES: Final = "storage.volumes"
 
 
 def volumes_revision(volume_ids: Iterable[int]) -> Mapping[str, str]:
-    """Returns the part of the revision of a node that uses these volumes."""
+    """Return the part of the revision of a node that uses these volumes."""
     ids = sorted(volume_ids)
     return {} if ids == [METADATA_VOLUME] else {VOLUMES: ",".join(map(str, ids))}
 
 
 def used_volumes(revision: Mapping[str, str]) -> frozenset[int]:
-    """Returns the volumes that a process was started with, by its revision."""
+    """Return the volumes that a process was started with, by its revision."""
     text = revision.get(VOLUMES) or str(METADATA_VOLUME)
     return frozenset(map(int, text.split(",")))
 
@@ -71,7 +71,7 @@ CANNOT_GROW = "VolumeCannotGrow"
 
 
 def plan_volumes(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """Plans the volumes to create and to grow now, the waits for those that are growing, and refusals by pool."""
+    """Plan the volumes to create and to grow now, the waits for those that are growing, and refusals by pool."""
     planning = _Planning()
     for node in desired.nodes:
         seen = observed.nodes[node.node_id].volumes
@@ -158,7 +158,7 @@ class _Planning:
         self.refused.setdefault((asked.field, refusal), []).append(asked.node.node_id)
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Returns one refusal for all volumes of a pool that are refused for the same reason."""
+        """Return one refusal for all volumes of a pool that are refused for the same reason."""
         return tuple(
             refusal._replace(
                 message=f"{refusal.pool}: spec.{name}: volumes of {listed(node_ids)}: {refusal.message}"
@@ -168,7 +168,7 @@ class _Planning:
 
 
 def plan_volume_removal(desired: DesiredCluster, observed: ObservedCluster) -> Part:
-    """Plans for the volumes of brokers that no manifest asks for any more."""
+    """Plan for the volumes of brokers that no manifest asks for any more."""
     return merge(
         _Removal(desired, observed, node, observed.nodes[node.node_id]).plan()
         for node in desired.of_role(Role.BROKER)
@@ -176,7 +176,7 @@ def plan_volume_removal(desired: DesiredCluster, observed: ObservedCluster) -> P
 
 
 def leaving_volumes(node: DesiredNode, seen: ObservedNode) -> dict[int, ObservedVolume]:
-    """Returns the volumes of a node that are to be removed and that its next start would use, by volume id."""
+    """Return the volumes of a node that are to be removed and that its next start would use, by volume id."""
     return {
         volume_id: volume
         for volume_id, volume in sorted(seen.volumes.items())
@@ -298,7 +298,7 @@ class _Removal:
         self.due.append(ReleaseVolume(node_id=self.node.node_id, volume_id=volume_id, reason=reason))
 
     def _delete(self) -> None:
-        """Deletes volumes that the broker has been started without, if its pool deletes volumes."""
+        """Delete volumes that the broker has been started without, if its pool deletes volumes."""
         policy = self.desired.rollouts.get(self.node.pool, RolloutPolicy()).volumes
         if policy is not VolumePolicy.DELETE or self.seen.state is not NodeState.READY:
             return

@@ -29,7 +29,7 @@ _ROLES = {"KafkaController": Role.CONTROLLER, "KafkaBroker": Role.BROKER}
 
 
 def certificates(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
-    """Returns the Certificate of each listener that names an issuer."""
+    """Return the Certificate of each listener that names an issuer."""
     return tuple(
         _certificate(context, pool, listener.tls, _hosts(context, desired, pool, listener))
         for pool in context.manifests.resources
@@ -39,7 +39,7 @@ def certificates(context: Context, desired: DesiredCluster) -> tuple[Object, ...
 
 
 def why_not_issued(certificate: Mapping[str, Any]) -> str | None:
-    """Returns why a Certificate, as the API server describes it, is not issued; None if it is.
+    """Return why a Certificate, as the API server describes it, is not issued; None if it is.
 
     A Certificate stays ready while it is renewed in time.
     """
@@ -79,7 +79,7 @@ def _certificate(
 
 
 def certificate_of_user(user: KafkaUser) -> Object:
-    """Returns the Certificate of a user with an issuer, which is deleted together with its resource."""
+    """Return the Certificate of a user with an issuer, which is deleted together with its resource."""
     authentication, secret = user.spec.authentication, user.secret_name
     assert authentication is not None
     assert secret is not None
@@ -99,7 +99,7 @@ def certificate_of_user(user: KafkaUser) -> Object:
 
 
 def _issued(secret: str, common_name: str, asked: Tls | Authentication) -> Object:
-    """Returns what the specs of all Certificates have in common."""
+    """Return what the specs of all Certificates have in common."""
     assert asked.issuer_ref is not None
     spec: Object = {
         "secretName": secret,
@@ -118,7 +118,7 @@ def _issued(secret: str, common_name: str, asked: Tls | Authentication) -> Objec
 def _hosts(
     context: Context, desired: DesiredCluster, pool: KafkaController | KafkaBroker, listener: Listener
 ) -> tuple[list[str], list[str]]:
-    """Returns the names and the IP addresses that clients of the listener connect to, in order.
+    """Return the names and the IP addresses that clients of the listener connect to, in order.
 
     Names of pods are one wildcard. A host that nodes still advertise is included until the last of them has another.
     """
@@ -139,7 +139,7 @@ def _hosts(
 
 
 def _client_hosts(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:
-    """Yields the present and desired hosts of a node for clients."""
+    """Yield the present and desired hosts of a node for clients."""
     configured = context.facts.configured.get(node.node_id, {})
     for reported in (node.advertised, node.interim, configured):
         if listener.name in reported:
@@ -155,6 +155,6 @@ def _is_address(host: str) -> bool:
 
 
 def _go_duration(text: str) -> str:
-    """Returns a duration as cert-manager writes it: `90d` as `2160h0m0s`."""
+    """Return a duration as cert-manager writes it: `90d` as `2160h0m0s`."""
     minutes, seconds = divmod(duration_ms(text) // 1000, 60)
     return f"{minutes // 60}h{minutes % 60}m{seconds}s"

@@ -24,7 +24,7 @@ from quorate_operator.security import secret_revision
 
 
 def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> DesiredCluster:
-    """Returns the cluster with addresses and revisions. Raises TemplateError for an invalid host."""
+    """Return the cluster with addresses and revisions. Raises TemplateError for an invalid host."""
     context = Context(manifests=manifests, facts=facts)
     addressed = replace(
         desired,
@@ -47,7 +47,7 @@ def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
 
 
 def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> DesiredNode:
-    """Returns the node with what a running pod can't change, as hashes and as it is rendered."""
+    """Return the node with what a running pod can't change, as hashes and as it is rendered."""
     template = context.pool(node.pool).spec.template
     rest, container = _compared_spec(context, node)
     config = config_revision(context, desired, node)
@@ -77,7 +77,7 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
 
 
 def _secret_revision(context: Context, node: DesiredNode) -> Mapping[str, str] | None:
-    """Returns the parts of the revision that depend on values of Secrets; None while one is missing."""
+    """Return the parts of the revision that depend on values of Secrets; None while one is missing."""
     if not are_usable(context, secret_names(context, node)):
         return None
     controllers = context.manifests.controllers.spec.listeners[0]
@@ -85,7 +85,7 @@ def _secret_revision(context: Context, node: DesiredNode) -> Mapping[str, str] |
 
 
 def _compared_spec(context: Context, node: DesiredNode) -> tuple[Object, Object]:
-    """Returns the spec of a node's pod that a revision is made of, and the node's container in it."""
+    """Return the spec of a node's pod that a revision is made of, and the node's container in it."""
     spec = pod_spec(context, node)
     container, *sidecars = spec["containers"]
     rest = {key: value for key, value in spec.items() if key != "containers"}

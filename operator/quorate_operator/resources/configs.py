@@ -45,7 +45,7 @@ COMMENT = "Written by Quorate's operator; change the KafkaController or KafkaBro
 def config_map(
     context: Context, desired: DesiredCluster, node: DesiredNode, advertised: Mapping[str, Address]
 ) -> Object:
-    """Returns the configuration for the node's next start, with these advertised addresses by listener name."""
+    """Return the configuration for the node's next start, with these advertised addresses by listener name."""
     data = {PROPERTIES_FILE: render_properties(node_properties(context, desired, node, advertised), COMMENT)}
     if node.implementation is Implementation.JAVA:
         data[LOG4J2_FILE] = LOG4J2
@@ -68,7 +68,7 @@ def config_map(
 def node_properties(
     context: Context, desired: DesiredCluster, node: DesiredNode, advertised: Mapping[str, Address]
 ) -> dict[str, str]:
-    """Returns the node's properties. The manifest's config overrides mere defaults."""
+    """Return the node's properties. The manifest's config overrides mere defaults."""
     quorum = quorum_facts(context, desired)
     is_broker = node.role is Role.BROKER
     others = {} if node.role is Role.CONTROLLER else {quorum.listener.name: quorum.listener.protocol}
@@ -91,7 +91,7 @@ def node_properties(
 
 
 def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """Returns the properties that need a restart.
+    """Return the properties that need a restart.
 
     Addresses and volumes are planned separately; bootstrap servers of a dynamic quorum may differ from node to node,
     and so may what follows from the number of brokers, see `copies_revision`.
@@ -104,21 +104,21 @@ def config_revision(context: Context, desired: DesiredCluster, node: DesiredNode
 
 
 def copies_revision(desired: DesiredCluster, node: DesiredNode) -> Mapping[str, str]:
-    """Returns the replication factor of topics that a broker creates, unless the manifest has all such properties."""
+    """Return the replication factor of topics that a broker creates, unless the manifest has all such properties."""
     if not _counted(node):
         return {}
     return {COPIES: str(internal_topic_copies(len(desired.of_role(Role.BROKER))))}
 
 
 def _counted(node: DesiredNode) -> frozenset[str]:
-    """Returns the properties of a broker that follow from the number of brokers."""
+    """Return the properties of a broker that follow from the number of brokers."""
     if node.role is not Role.BROKER:
         return frozenset()
     return frozenset(internal_topic_properties(1)) - node.config.keys()
 
 
 def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:
-    """Returns the quorum for configurations. Directory ids are those settled at formation."""
+    """Return the quorum for configurations. Directory ids are those settled at formation."""
     formation = context.facts.formation
     initial = formation.initial_voters if formation else {}
     controllers = desired.of_role(Role.CONTROLLER)
@@ -140,16 +140,16 @@ def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:
 
 
 def advertised_text(advertised: Mapping[str, Address]) -> str:
-    """Returns the annotation that stores the addresses of a node's start."""
+    """Return the annotation that stores the addresses of a node's start."""
     return json.dumps({name: str(address) for name, address in sorted(advertised.items())})
 
 
 def secret_files(context: Context) -> SecretFiles:
-    """Returns where the Secrets are mounted: certificates and passwords are in no ConfigMap."""
+    """Return where the Secrets are mounted: certificates and passwords are in no ConfigMap."""
     return SecretFiles(root=SECRETS_DIRECTORY, secrets=context.facts.secrets)
 
 
 def secured_properties(context: Context, node: DesiredNode) -> dict[str, str]:
-    """Returns the node's properties of secured listeners, with references to mounted Secrets."""
+    """Return the node's properties of secured listeners, with references to mounted Secrets."""
     controllers = context.manifests.controllers.spec.listeners[0]
     return security.node_properties(node, controllers, secret_files(context))

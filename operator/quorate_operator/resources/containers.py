@@ -19,12 +19,12 @@ HOME: Object = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
 
 
 def tmp_volume(size: str) -> Object:
-    """Returns the volume of `TMP_MOUNT`: images are read-only."""
+    """Return the volume of `TMP_MOUNT`: images are read-only."""
     return {"name": "tmp", "emptyDir": {"sizeLimit": size}}
 
 
 def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
-    """Returns the spec of a pod without its containers."""
+    """Return the spec of a pod without its containers."""
     given = template.security_context
     spec: Object = {
         "automountServiceAccountToken": False,
@@ -48,7 +48,7 @@ def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
 
 
 def container(context: Context, template: PodTemplate, name: str, image: str) -> Object:
-    """Returns a container without its command."""
+    """Return a container without its command."""
     made: Object = {
         "name": name,
         "image": image,

@@ -12,12 +12,12 @@ partition."""
 
 
 def data_directory(volume_id: int) -> str:
-    """Returns the log directory in a volume."""
+    """Return the log directory in a volume."""
     return f"{_mount_path(volume_id)}/{DATA_DIRECTORY.removeprefix(f'{VOLUME_DIRECTORY}/')}"
 
 
 def volumes_in_use(context: Context, node: DesiredNode) -> tuple[int, ...]:
-    """Returns the ids of the volumes that the node's next start uses, in order.
+    """Return the ids of the volumes that the node's next start uses, in order.
 
     A node without claims gets those of its manifest. One with claims uses what is there and not released: a volume
     that is added is created first, and one that is removed is used until it is empty.
@@ -27,18 +27,18 @@ def volumes_in_use(context: Context, node: DesiredNode) -> tuple[int, ...]:
 
 
 def pod_volume(node: DesiredNode, volume_id: int) -> Object:
-    """Returns the volume of a pod."""
+    """Return the volume of a pod."""
     claim = {"claimName": volume_claim_name(node.pool, node.node_id, volume_id)}
     return {"name": _pod_volume_name(volume_id), "persistentVolumeClaim": claim}
 
 
 def volume_mount(volume_id: int) -> Object:
-    """Returns where a container has a volume."""
+    """Return where a container has a volume."""
     return {"name": _pod_volume_name(volume_id), "mountPath": _mount_path(volume_id)}
 
 
 def add_further_volumes(context: Context, node: DesiredNode, spec: Object, *containers: Object) -> None:
-    """Adds the volumes besides volume 0 to the spec of a pod and to some of its containers."""
+    """Add the volumes besides volume 0 to the spec of a pod and to some of its containers."""
     for volume_id in volumes_in_use(context, node):
         if volume_id != METADATA_VOLUME:
             spec["volumes"].append(pod_volume(node, volume_id))
@@ -47,7 +47,7 @@ def add_further_volumes(context: Context, node: DesiredNode, spec: Object, *cont
 
 
 def volume_claim(context: Context, node: DesiredNode, volume_id: int = METADATA_VOLUME) -> Object:
-    """Returns a claim of one node. Applied with a larger size, the volume grows if its class allows it."""
+    """Return a claim of one node. Applied with a larger size, the volume grows if its class allows it."""
     volumes = {volume.id: volume for volume in context.pool(node.pool).spec.storage.wanted}
     volume = volumes[volume_id]
     spec: Object = {

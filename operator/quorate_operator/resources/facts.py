@@ -83,7 +83,7 @@ class Context:
         return self.facts.namespace
 
     def pool(self, name: str) -> KafkaController | KafkaBroker:
-        """Returns the resource of a pool. Raises KeyError."""
+        """Return the resource of a pool. Raises KeyError."""
         pools: tuple[KafkaController | KafkaBroker, ...] = (
             self.manifests.controllers,
             *self.manifests.brokers,
@@ -103,6 +103,6 @@ class Context:
 
 
 def digest(value: object) -> str:
-    """Returns a short hash of plain data; the order of keys does not matter."""
+    """Return a short hash of plain data; the order of keys does not matter."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -22,12 +22,12 @@ def has_agent(context: Context, node: DesiredNode) -> bool:
 
 
 def agent_rules() -> str:
-    """Returns the agent's configuration: which metrics it serves, and under which names."""
+    """Return the agent's configuration: which metrics it serves, and under which names."""
     return files("quorate_operator.resources").joinpath(RULES_FILE).read_text()
 
 
 def agent_volumes(context: Context, node: DesiredNode) -> list[Object]:
-    """Returns the volume that the agent is copied into: the image of stock Kafka does not have it."""
+    """Return the volume that the agent is copied into: the image of stock Kafka does not have it."""
     return [{"name": _VOLUME, "emptyDir": {"sizeLimit": _SIZE}}] if has_agent(context, node) else []
 
 
@@ -36,10 +36,10 @@ def agent_mount() -> Object:
 
 
 def copy_command() -> list[str]:
-    """Returns the command that copies the agent out of Quorate's image."""
+    """Return the command that copies the agent out of Quorate's image."""
     return ["cp", _IN_IMAGE, f"{_DIRECTORY}/{_JAR}"]
 
 
 def agent_option(configuration_directory: str) -> str:
-    """Returns the option of Java that a node runs the agent with."""
+    """Return the option of Java that a node runs the agent with."""
     return f"-javaagent:{_DIRECTORY}/{_JAR}={HTTP_PORT}:{configuration_directory}/{RULES_FILE}"

@@ -45,28 +45,28 @@ _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def pod_name(pool: str, node_id: int) -> str:
-    """Returns the name of a node's pod and ConfigMap, which is its host name."""
+    """Return the name of a node's pod and ConfigMap, which is its host name."""
     return f"{pool}-{node_id}"
 
 
 def volume_claim_name(pool: str, node_id: int, volume_id: int = METADATA_VOLUME) -> str:
-    """Returns the name of a volume's claim; volume 0 has the name of a node's only volume."""
+    """Return the name of a volume's claim; volume 0 has the name of a node's only volume."""
     # The name of a pool begins with a letter.
     return f"data-{pool}-{node_id}" if volume_id == METADATA_VOLUME else f"data-{volume_id}-{pool}-{node_id}"
 
 
 def exposure_name(pool: str, node_id: int, listener: str) -> str:
-    """Returns the name of the Service that exposes a node's listener outside of Kubernetes."""
+    """Return the name of the Service that exposes a node's listener outside of Kubernetes."""
     return short_name(f"{pool}-{node_id}-{dns_label(listener)}")
 
 
 def bootstrap_name(pool: str) -> str:
-    """Returns the name of the Service that leads to any broker of a pool."""
+    """Return the name of the Service that leads to any broker of a pool."""
     return short_name(f"{pool}-bootstrap")
 
 
 def pool_names(context: Context) -> frozenset[str]:
-    """Returns the names of a cluster's resources, which their headless Services have, too."""
+    """Return the names of a cluster's resources, which their headless Services have, too."""
     manifests = context.manifests
     return frozenset(
         (manifests.controllers.metadata.name, *(pool.metadata.name for pool in manifests.brokers))
@@ -79,27 +79,27 @@ def is_service_name(text: str) -> bool:
 
 
 def pod_host(context: Context, pool: str, node_id: int) -> str:
-    """Returns the pod's name from the headless Service, which always belongs to this node."""
+    """Return the pod's name from the headless Service, which always belongs to this node."""
     return f"{pod_name(pool, node_id)}.{pool}.{context.namespace}.svc"
 
 
 def cluster_labels(context: Context, role: Role) -> dict[str, str]:
-    """Returns labels of all objects of one role in a cluster, for selectors."""
+    """Return labels of all objects of one role in a cluster, for selectors."""
     return {LABEL_CLUSTER: context.cluster, LABEL_COMPONENT: role.value}
 
 
 def pool_labels(context: Context, pool: str, role: Role) -> dict[str, str]:
-    """Returns labels of all objects of a pool, for selectors."""
+    """Return labels of all objects of a pool, for selectors."""
     return {**cluster_labels(context, role), LABEL_POOL: pool}
 
 
 def node_labels(context: Context, pool: str, role: Role, node_id: int) -> dict[str, str]:
-    """Returns labels of one node's objects, for selectors."""
+    """Return labels of one node's objects, for selectors."""
     return {**pool_labels(context, pool, role), LABEL_NODE_ID: str(node_id)}
 
 
 def descriptive_labels(context: Context, version: str | None = None) -> dict[str, str]:
-    """Returns Kubernetes' recommended labels, which no selector uses."""
+    """Return Kubernetes' recommended labels, which no selector uses."""
     labels = {
         LABEL_NAME: "quorate",
         "app.kubernetes.io/instance": context.cluster,
@@ -115,12 +115,12 @@ def labels_of(context: Context, node: DesiredNode) -> dict[str, str]:
 
 
 def owner_references(owner: KafkaController | KafkaBroker) -> list[Object]:
-    """Returns the reference with which objects are deleted together with `owner`; none while it has no uid."""
+    """Return the reference with which objects are deleted together with `owner`; none while it has no uid."""
     return [] if owner.metadata.uid is None else [{**owner_reference(owner), "blockOwnerDeletion": True}]
 
 
 def owner_reference(owner: KafkaController | KafkaBroker | KafkaUser) -> Object:
-    """Returns the reference with which an object is deleted together with `owner`, and does not hold that up."""
+    """Return the reference with which an object is deleted together with `owner`, and does not hold that up."""
     return {
         "apiVersion": API_VERSION,
         "kind": owner.kind,
@@ -138,7 +138,7 @@ def metadata(
     owner: KafkaController | KafkaBroker | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """Returns the metadata of an object. Without an owner it outlives the resource."""
+    """Return the metadata of an object. Without an owner it outlives the resource."""
     result: Object = {"name": name, "namespace": context.namespace, "labels": dict(labels)}
     if annotations:
         result["annotations"] = dict(annotations)
@@ -148,7 +148,7 @@ def metadata(
 
 
 def parse_address(text: str) -> Address:
-    """Reads `host:port` as `str(Address)` writes it. Raises ValueError."""
+    """Read `host:port` as `str(Address)` writes it. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal()):
         raise ValueError(f"{text!r} must be host:port")

@@ -36,14 +36,14 @@ CLUSTER_DOMAIN = "cluster.local"
 
 
 def listener_port(node: DesiredNode, listener: Listener) -> int:
-    """Returns the port of a listener in its pod: the manifest's, or the next free one."""
+    """Return the port of a listener in its pod: the manifest's, or the next free one."""
     if node.role is Role.BROKER:
         return broker_port(node.listeners, listener)
     return CONTROLLER_PORT if listener.port is None else listener.port
 
 
 def broker_port(listeners: Sequence[Listener], listener: Listener) -> int:
-    """Returns the port of one of a broker's listeners in its pod, as `listener_port`."""
+    """Return the port of one of a broker's listeners in its pod, as `listener_port`."""
     if listener.port is not None:
         return listener.port
     taken = {other.port for other in listeners} | {CONTROLLER_PORT, HTTP_PORT}
@@ -53,23 +53,23 @@ def broker_port(listeners: Sequence[Listener], listener: Listener) -> int:
 
 
 def contact(context: Context, node: DesiredNode) -> Address:
-    """Returns the address that other nodes use: the pod's own name, and the first listener."""
+    """Return the address that other nodes use: the pod's own name, and the first listener."""
     return Address(pod_host(context, node.pool, node.node_id), listener_port(node, node.listeners[0]))
 
 
 def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
-    """Returns what the node advertises, by listener name. Raises TemplateError."""
+    """Return what the node advertises, by listener name. Raises TemplateError."""
     return {listener.name: _advertised(context, node, listener) for listener in node.listeners}
 
 
 def check_hosts(context: Context, desired: DesiredCluster) -> None:
-    """Checks that each template of a host gives one for each node. Raises TemplateError."""
+    """Check that each template of a host gives one for each node. Raises TemplateError."""
     for node in desired.nodes_with_settings:
         interim(context, node)  # checks the advertised hosts, too
 
 
 def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
-    """Returns an address that always belongs to the node, by listener name; none if it is the advertised one.
+    """Return an address that always belongs to the node, by listener name; none if it is the advertised one.
 
     Raises TemplateError.
     """
@@ -91,7 +91,7 @@ def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
 
 
 def published_name(context: Context, host: str) -> str | None:
-    """Returns the name of the Service for a host `<name>.<namespace>.svc`; None if Quorate can't create it."""
+    """Return the name of the Service for a host `<name>.<namespace>.svc`; None if Quorate can't create it."""
     if not is_inside(context, host):
         return None
     name = _without_domain(host).removesuffix(f".{context.namespace}.svc")
@@ -108,14 +108,14 @@ def _without_domain(host: str) -> str:
 
 
 def controlled(context: Context, addresses: Mapping[str, Address]) -> frozenset[Address]:
-    """Returns the addresses that Quorate can point at nodes."""
+    """Return the addresses that Quorate can point at nodes."""
     return frozenset(
         address for address in addresses.values() if published_name(context, address.host) is not None
     )
 
 
 def _own_services(context: Context) -> frozenset[str]:
-    """Returns the names of other Services of the cluster, which a published name must not replace."""
+    """Return the names of other Services of the cluster, which a published name must not replace."""
     names = set(pool_names(context))
     for pool in context.manifests.brokers:
         names.add(bootstrap_name(pool.metadata.name))

@@ -95,7 +95,7 @@ def node_pod(
     is_initial: bool,
     is_placed: bool = True,
 ) -> Object:
-    """Returns the pod that runs a node with these advertised addresses by listener name.
+    """Return the pod that runs a node with these advertised addresses by listener name.
 
     `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins. `is_placed`: it was used
     before, and may bind the pod to a node or zone.
@@ -141,7 +141,7 @@ def node_pod(
 
 
 def dry_run_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
-    """Returns the pod of a node's next start under another name, for a dry run.
+    """Return the pod of a node's next start under another name, for a dry run.
 
     With the name of the running pod, the dry run would be a change of that pod.
     """
@@ -151,7 +151,7 @@ def dry_run_pod(context: Context, desired: DesiredCluster, node: DesiredNode) ->
 
 
 def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
-    """Returns a pod that runs one `quorate` command on the volume of a stopped node, and ends.
+    """Return a pod that runs one `quorate` command on the volume of a stopped node, and ends.
 
     `name` distinguishes the node's tasks. The termination log has the result.
     """
@@ -178,14 +178,14 @@ def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence
 
 
 def rebuild_quorum_arguments() -> tuple[str, ...]:
-    """Returns the `quorate` command that makes a stopped controller the only voter of its quorum."""
+    """Return the `quorate` command that makes a stopped controller the only voter of its quorum."""
     return ("controller", "rebuild-quorum", "--config", f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}")
 
 
 def format_arguments(
     context: Context, desired: DesiredCluster, node: DesiredNode, *, is_initial: bool
 ) -> tuple[str, ...]:
-    """Returns the `quorate` command that formats a node's volume, and does nothing to a formatted one.
+    """Return the `quorate` command that formats a node's volume, and does nothing to a formatted one.
 
     It writes the directory id to the termination log, where the operator reads it.
     """
@@ -210,7 +210,7 @@ def format_arguments(
 
 
 def _first_scram_users(context: Context, node: DesiredNode, *, is_initial: bool) -> ScramUsers | None:
-    """Returns the SCRAM users of a new cluster that a node is formatted with."""
+    """Return the SCRAM users of a new cluster that a node is formatted with."""
     is_founder = is_initial and node.role is Role.CONTROLLER
     return context.manifests.controllers.spec.scram_users if is_founder else None
 
@@ -218,13 +218,13 @@ def _first_scram_users(context: Context, node: DesiredNode, *, is_initial: bool)
 def format_container(
     context: Context, desired: DesiredCluster, node: DesiredNode, *, is_initial: bool
 ) -> Object:
-    """Returns the init container. Quorate also formats brokers' volumes, in the same way as Kafka."""
+    """Return the init container. Quorate also formats brokers' volumes, in the same way as Kafka."""
     arguments = format_arguments(context, desired, node, is_initial=is_initial)
     return _quorate_container(context, node, FORMAT_CONTAINER, arguments)
 
 
 def pod_spec(context: Context, node: DesiredNode) -> Object:
-    """Returns the spec of a node's pod without the format container.
+    """Return the spec of a node's pod without the format container.
 
     Pods with different specs are different revisions.
     """
@@ -250,7 +250,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
 
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
-    """Returns the common parts of pods on a node's volume."""
+    """Return the common parts of pods on a node's volume."""
     return pod_basics(context.pool(node.pool).spec.template, _volumes(context, node))
 
 
@@ -270,7 +270,7 @@ def _volumes(context: Context, node: DesiredNode) -> list[Object]:
 
 
 def _secrets(context: Context, node: DesiredNode) -> Mapping[str, frozenset[str]]:
-    """Returns the keys that the node reads, by Secret: it gets no others."""
+    """Return the keys that the node reads, by Secret: it gets no others."""
     return dict(sorted(keys_in_use(node, secured_properties(context, node)).items()))
 
 
@@ -298,7 +298,7 @@ def _container(context: Context, node: DesiredNode, name: str, image: str) -> Ob
 
 
 def _quorate_container(context: Context, node: DesiredNode, name: str, arguments: Sequence[str]) -> Object:
-    """Returns a container that runs one command on the node's volume with Quorate's image."""
+    """Return a container that runs one command on the node's volume with Quorate's image."""
     return _container(context, node, name, context.facts.images.quorate) | {
         "command": ["quorate", *arguments],
         "env": [HOME],
@@ -355,7 +355,7 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
 
 
 def _start_command(config: str, options: Sequence[str]) -> list[str]:
-    """Returns the command that starts stock Kafka with options of Java, after those that the template may have.
+    """Return the command that starts stock Kafka with options of Java, after those that the template may have.
 
     An environment variable of the container would also add them to Kafka's tools that are run there by hand. With the
     agent for metrics they would fail, because the agent's port is in use.
@@ -365,7 +365,7 @@ def _start_command(config: str, options: Sequence[str]) -> list[str]:
 
 
 def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Object]:
-    """Returns environment variables, those of the template last: a variable may refer to those before it."""
+    """Return environment variables, those of the template last: a variable may refer to those before it."""
     names = {item.get("name") for item in given}
     return [
         *(variable for variable in variables if variable["name"] not in names),
@@ -374,13 +374,13 @@ def _with_given(variables: Sequence[Object], given: Sequence[Object]) -> list[Ob
 
 
 def _default_requests(node: DesiredNode, resources: Resources) -> dict[str, str]:
-    """Returns default requests for resources without a limit: a pod without requests is the first to be killed."""
+    """Return default requests for resources without a limit: a pod without requests is the first to be killed."""
     own = _REQUESTS[node.role, node.implementation]
     return {name: amount for name, amount in own.items() if name not in resources.limits}
 
 
 def _python_probes() -> Object:
-    """Returns probes. Ready means caught up in a quorum that has a leader; disruption budgets rely on it."""
+    """Return probes. Ready means caught up in a quorum that has a leader; disruption budgets rely on it."""
     return {
         "startupProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=1, failures=300),
         "livenessProbe": _probe({"httpGet": {"path": "/healthz", "port": "http"}}, period_s=10, failures=6),
@@ -407,7 +407,7 @@ def _probe(check: Object, *, period_s: int, failures: int) -> Object:
 
 
 def _timed(probes: Object, given: Probes) -> Object:
-    """Returns the probes with the times of the template."""
+    """Return the probes with the times of the template."""
     times = {
         "startupProbe": given.startup,
         "livenessProbe": given.liveness,
@@ -432,7 +432,7 @@ def _kafka_environment(memory_limit: str | None) -> list[Object]:
 
 
 def _heap_bytes(memory_limit: str) -> int | None:
-    """Returns the heap in bytes: half of the memory, as the page cache needs the rest. None for thousandths."""
+    """Return the heap in bytes: half of the memory, as the page cache needs the rest. None for thousandths."""
     if re.search(r"m$", memory_limit):
         return None  # thousandths of bytes, which must be a mistake
     return max(_HEAP_BYTES_MIN, quantity_bytes(memory_limit) // 2)

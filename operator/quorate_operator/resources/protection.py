@@ -28,7 +28,7 @@ ALL_PODS: Final[Sequence[Object]] = ({"namespaceSelector": {}},)
 
 
 def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
-    """Returns a budget that allows the eviction of one controller, or of none if a majority needs every voter.
+    """Return a budget that allows the eviction of one controller, or of none if a majority needs every voter.
 
     `voters` are those of the quorum now, `pods` all controllers, also observers. In a quorum of one or two voters,
     one may always be evicted, because a drain would otherwise wait for ever.
@@ -39,7 +39,7 @@ def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
 
 
 def brokers_budget(context: Context, *, pods: int, spare: int, may_unready_go: bool) -> Object:
-    """Returns one budget for the brokers of all pools, which have replicas of the same partitions.
+    """Return one budget for the brokers of all pools, which have replicas of the same partitions.
 
     `pods` are all brokers, `spare` is how many of them may go, see `rollout.spare_brokers`. A broker that is not
     ready may hold what no partition can spare: unless `may_unready_go`, it is evicted only if enough other brokers
@@ -73,7 +73,7 @@ def _budget(context: Context, name: str, role: Role, available: int, unready: st
 
 
 def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
-    """Allows controllers, the cluster's brokers and the operator to connect to controllers, and scrapers to metrics.
+    """Allow controllers, the cluster's brokers and the operator to connect to controllers, and scrapers to metrics.
 
     Everything else is refused. Outgoing connections are not restricted.
     """
@@ -92,7 +92,7 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
 
 
 def brokers_policies(context: Context) -> tuple[Object, ...]:
-    """Returns the policy of each pool of brokers that enables it. A pool without replicas may still be drained.
+    """Return the policy of each pool of brokers that enables it. A pool without replicas may still be drained.
 
     Brokers of the cluster and the operator reach each listener: the operator also asks which node is behind a name.
     Clients reach a listener if they are among its peers, or if it names none.
@@ -122,13 +122,13 @@ def _metrics_rule(pool: KafkaController | KafkaBroker) -> Object:
 
 
 def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object:
-    """Returns a rule that allows these peers, or everybody without peers, to connect to these ports."""
+    """Return a rule that allows these peers, or everybody without peers, to connect to these ports."""
     rule: Object = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
     return rule if peers is None else {"from": list(peers), **rule}
 
 
 def _inside(context: Context, *roles: Role) -> list[Object]:
-    """Returns the cluster's own nodes of these roles, and the operator, as peers."""
+    """Return the cluster's own nodes of these roles, and the operator, as peers."""
     nodes = {
         "podSelector": {
             "matchLabels": {LABEL_CLUSTER: context.cluster},

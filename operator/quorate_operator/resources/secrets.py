@@ -17,12 +17,12 @@ NOT_ISSUED = "CertificateNotIssued"
 
 
 def described_secret(secret: Mapping[str, Any]) -> Secret:
-    """Returns a Secret as the API server describes it."""
+    """Return a Secret as the API server describes it."""
     return secret_of(secret.get("data") or {}, {}, salt=secret["metadata"].get("uid", ""))
 
 
 def secret_names(context: Context, node: DesiredNode) -> frozenset[str]:
-    """Returns the Secrets that a node reads when it starts."""
+    """Return the Secrets that a node reads when it starts."""
     names = frozenset(keys_in_use(node, secured_properties(context, node)))
     users = context.manifests.controllers.spec.scram_users
     if users is not None and node.role is Role.CONTROLLER and not _is_formed(context):
@@ -36,7 +36,7 @@ def are_usable(context: Context, names: frozenset[str]) -> bool:
 
 
 def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
-    """Returns the plan without starts and restarts of nodes whose Secrets can't be used, and with refusals for these.
+    """Return the plan without starts and restart of nodes whose Secrets can't be used, and with refusals for these.
 
     A running node continues without its Secret, which it has read. While a Certificate is not as it should be, for
     instance without a name that the node is about to advertise, the node starts with the former one, and is not
@@ -76,7 +76,7 @@ def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
 
 
 def uses_of(context: Context) -> tuple[SecretUse, ...]:
-    """Returns each field that names a Secret which is still read: SCRAM users only until the cluster is formed."""
+    """Return each field that names a Secret which is still read: SCRAM users only until the cluster is formed."""
     manifests = context.manifests
     users = manifests.controllers.spec.scram_users
     found = secret_uses(manifests.controllers, manifests.brokers)
@@ -91,7 +91,7 @@ def _is_formed(context: Context) -> bool:
 
 
 def _faults(context: Context) -> Mapping[str, tuple[str, ...]]:
-    """Returns what is wrong, by the name of the Secret."""
+    """Return what is wrong, by the name of the Secret."""
     found: dict[str, tuple[str, ...]] = {}
     for use in uses_of(context):
         fault = (
@@ -106,7 +106,7 @@ def _faults(context: Context) -> Mapping[str, tuple[str, ...]]:
 
 
 def _unissued(context: Context) -> Mapping[str, Refusal]:
-    """Returns a refusal for each Certificate that is not issued, by the name of its Secret."""
+    """Return a refusal for each Certificate that is not issued, by the name of its Secret."""
     certificates = context.facts.certificates
     return {
         use.name: Refusal(

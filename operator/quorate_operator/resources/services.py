@@ -62,7 +62,7 @@ _STORED = TypeAdapter(list[_Stored])
 
 
 def headless_service(context: Context, desired: DesiredCluster, pool: str, role: Role) -> Object:
-    """Returns the Service that gives a pool's pods their host names, also before they are ready."""
+    """Return the Service that gives a pool's pods their host names, also before they are ready."""
     nodes = [node for node in desired.nodes_with_settings if node.pool == pool]
     ports = [
         {"name": dns_label(listener.name), "port": listener_port(nodes[0], listener)}
@@ -78,7 +78,7 @@ def headless_service(context: Context, desired: DesiredCluster, pool: str, role:
 
 
 def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
-    """Returns the node's Services for clients outside of Kubernetes, one for each listener that is exposed by one.
+    """Return the node's Services for clients outside of Kubernetes, one for each listener that is exposed by one.
 
     Those of Ingresses and Routes are of type ClusterIP.
     """
@@ -114,7 +114,7 @@ def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
 
 
 def published_service(context: Context, node: DesiredNode, publications: Sequence[Publication]) -> Object:
-    """Returns the Service of one name with all its published ports, which belong to this node.
+    """Return the Service of one name with all its published ports, which belong to this node.
 
     An annotation stores when each was published and retired: `publications_of` reads it.
     """
@@ -138,7 +138,7 @@ def published_service(context: Context, node: DesiredNode, publications: Sequenc
 
 
 def publications_of(service: Mapping[str, object]) -> tuple[Publication, ...]:
-    """Returns the publications that `published_service` stored; none for other Services. Raises ValueError."""
+    """Return the publications that `published_service` stored; none for other Services. Raises ValueError."""
     found = service["metadata"]
     assert isinstance(found, Mapping)
     text = (found.get("annotations") or {}).get(ANNOTATION_PUBLISHED)
@@ -196,7 +196,7 @@ def _service(
 
 
 def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> Object | None:
-    """Returns the Service that leads to any broker of a pool; None without brokers, or if a pool has its name.
+    """Return the Service that leads to any broker of a pool; None without brokers, or if a pool has its name.
 
     The Service includes brokers that are not ready: a client that connects to one tries again, and without them no
     client could bootstrap while the replicas of all brokers catch up.
@@ -226,7 +226,7 @@ def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> O
 def listener_statuses(
     context: Context, desired: DesiredCluster, pool: str, registered: Mapping[int, Mapping[str, Address]]
 ) -> tuple[ListenerStatus, ...]:
-    """Returns what clients of each listener need to know; nothing for a pool without brokers, as a refused one.
+    """Return what clients of each listener need to know; nothing for a pool without brokers, as a refused one.
 
     `registered` has the addresses that brokers have registered.
     """
@@ -262,7 +262,7 @@ def _any_node(desired: DesiredCluster, pool: str) -> DesiredNode | None:
 def _bootstrap_servers(
     context: Context, node: DesiredNode, listener: BrokerListener, addresses: Sequence[str]
 ) -> str | None:
-    """Returns the Service for clients in Kubernetes; for others, the bootstrap host or the brokers' addresses."""
+    """Return the Service for clients in Kubernetes; for others, the bootstrap host or the brokers' addresses."""
     name = bootstrap_name(node.pool)
     if listener.exposure.type == "Internal" and name not in pool_names(context):
         return f"{name}.{context.namespace}.svc:{listener_port(node, listener)}"
@@ -289,7 +289,7 @@ class _Entrance:
 
 
 def ingresses(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
-    """Returns the Ingresses and Routes of all brokers, and those of the bootstrap hosts."""
+    """Return the Ingresses and Routes of all brokers, and those of the bootstrap hosts."""
     found: list[Object] = []
     for pool in context.manifests.brokers:
         nodes = [node for node in desired.nodes_with_settings if node.pool == pool.metadata.name]
@@ -325,7 +325,7 @@ def _entrances(context: Context, nodes: list[DesiredNode], listener: BrokerListe
 
 
 def _hosts(context: Context, node: DesiredNode, listener: BrokerListener) -> Iterator[str]:
-    """Yields the hosts that lead to a node: while it is renamed also the one that it still advertises."""
+    """Yield the hosts that lead to a node: while it is renamed also the one that it still advertises."""
     configured = context.facts.configured.get(node.node_id, {})
     for reported in (node.advertised, node.interim, configured):
         if listener.name in reported and not is_inside(context, reported[listener.name].host):

@@ -39,7 +39,7 @@ def claim_name(context: Context, history: History) -> str:
 
 
 def cron_job_name(context: Context) -> str:
-    """Returns the name, which is the KafkaController's: at most 52 characters, since names of jobs are 11 longer."""
+    """Return the name, which is the KafkaController's: at most 52 characters, since names of jobs are 11 longer."""
     return context.cluster
 
 
@@ -48,7 +48,7 @@ def history_volume(context: Context, history: History) -> Object:
 
 
 def ship_container(context: Context) -> Object:
-    """Returns the side car of a controller: it reads the node's volume and writes the history's."""
+    """Return the side car of a controller: it reads the node's volume and writes the history's."""
     template = context.manifests.controllers.spec.template
     return container(context, template, SHIP_CONTAINER, context.facts.images.quorate) | {
         "command": [
@@ -66,7 +66,7 @@ def ship_container(context: Context) -> Object:
 
 
 def history_claim(context: Context, history: History) -> Object | None:
-    """Returns the claim for a history; None for an existing one. It has no owner: it outlives the cluster."""
+    """Return the claim for a history; None for an existing one. It has no owner: it outlives the cluster."""
     storage = history.storage
     if storage is None:
         return None
@@ -85,7 +85,7 @@ def history_claim(context: Context, history: History) -> Object | None:
 
 
 def ingest_cron_job(context: Context, history: History, lifecycle: Lifecycle) -> Object:
-    """Returns the CronJob that ingests what was shipped, one job at a time.
+    """Return the CronJob that ingests what was shipped, one job at a time.
 
     It is suspended while the quorum hibernates.
     """

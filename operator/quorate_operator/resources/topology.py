@@ -22,20 +22,20 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def topology_key(context: Context, pool: str) -> str | None:
-    """Returns the label of Kubernetes nodes that has the racks of a pool; None without one."""
+    """Return the label of Kubernetes nodes that has the racks of a pool; None without one."""
     found = context.pool(pool)
     return found.spec.rack.topology_key if isinstance(found, KafkaBroker) and found.spec.rack else None
 
 
 def rack_properties(context: Context, node: DesiredNode) -> dict[str, str]:
-    """Returns the node's properties that name its rack."""
+    """Return the node's properties that name its rack."""
     if topology_key(context, node.pool) is not None:
         return {**DIRECTORY_PROVIDER, "broker.rack": directory_variable(RACK_DIRECTORY, RACK_FILE)}
     return {} if node.rack is None else {"broker.rack": node.rack}
 
 
 def rack_volumes(context: Context, node: DesiredNode) -> list[Object]:
-    """Returns the volume that shows the annotation as a file."""
+    """Return the volume that shows the annotation as a file."""
     if topology_key(context, node.pool) is None:
         return []
     field = {"fieldPath": f"metadata.annotations['{ANNOTATION_RACK}']"}
@@ -49,7 +49,7 @@ def rack_mounts(context: Context, node: DesiredNode) -> list[Object]:
 
 
 def await_rack_command() -> list[str]:
-    """Returns the command of the init container that ends when the rack is known."""
+    """Return the command of the init container that ends when the rack is known."""
     return ["sh", "-c", _AWAIT, f"{RACK_DIRECTORY}/{RACK_FILE}"]
 
 
@@ -59,7 +59,7 @@ def awaits_rack(pod: Object) -> bool:
 
 
 def preferred_spread(context: Context, node: DesiredNode) -> list[Object]:
-    """Returns the template's constraints, or the default ones of a node whose volume may keep it where it is.
+    """Return the template's constraints, or the default ones of a node whose volume may keep it where it is.
 
     Constraints without a selector are about the pods of the node's role. By default no constraint is required: a
     volume may bind a pod to a node or zone that has more than its share.
@@ -72,7 +72,7 @@ def preferred_spread(context: Context, node: DesiredNode) -> list[Object]:
 
 
 def first_spread(context: Context, node: DesiredNode) -> list[Object]:
-    """Returns the constraints of a node with a new volume, which is created where the pod is scheduled.
+    """Return the constraints of a node with a new volume, which is created where the pod is scheduled.
 
     By default, the spread over racks is required where the pool names them, and the spread over nodes otherwise.
     Each Kubernetes node has the label with its name, while a required label that no node has would make pods

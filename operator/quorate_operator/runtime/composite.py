@@ -39,7 +39,7 @@ class Infrastructure(Protocol):
     """The part of a runtime that differs: processes or pods, directories or volumes, names."""
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
-        """Returns the desired cluster with addresses and revisions, which only the infrastructure knows.
+        """Return the desired cluster with addresses and revisions, which only the infrastructure knows.
 
         Called first in each observation.
 
@@ -48,42 +48,42 @@ class Infrastructure(Protocol):
         """
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
-        """Returns every node that is desired or present.
+        """Return every node that is desired or present.
 
         A node with a process is STARTING, or READY or UNREADY if this process is known to have been ready before.
         `ClusterRuntime` judges from the gateway's facts what it is now.
         """
 
     async def formation(self) -> Formation | None:
-        """Returns the stored identity of the cluster, or None."""
+        """Return the stored identity of the cluster, or None."""
 
     async def note_leader(self, kraft_version: int) -> None:
-        """Stores that a leader was seen: `formation()` is formed and, from kraft.version 1 on, not static."""
+        """Store that a leader was seen: `formation()` is formed and, from kraft.version 1 on, not static."""
 
     async def publications(self) -> tuple[Publication, ...]:
-        """Returns every address that points at a node here."""
+        """Return every address that points at a node here."""
 
     async def verifications(self) -> tuple[Verification, ...]:
-        """Returns the stored nodes of externally managed addresses."""
+        """Return the stored nodes of externally managed addresses."""
 
     async def note_verifications(self, node_id: int, verified: tuple[Verification, ...]) -> None:
-        """Replaces the stored verifications of a node's addresses."""
+        """Replace the stored verifications of a node's addresses."""
 
     def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
-        """Returns the plan without the steps that this infrastructure is not ready for, with waits instead."""
+        """Return the plan without the steps that this infrastructure is not ready for, with waits instead."""
 
     async def apply(self, action: RuntimeAction, desired: DesiredCluster) -> None:
-        """Applies one step; returns when it is done. Applied again, it has the same result.
+        """Apply one step; returns when it is done. Applied again, it has the same result.
 
         Raises:
             StepError: the step failed.
         """
 
     async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        """Applies what belongs to no single node: Services, budgets, bounded log files, the cluster's history."""
+        """Apply what belongs to no single node: Services, budgets, bounded log files, the cluster's history."""
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
-        """Returns the operator's own address of each node with a process, independent of what it advertises."""
+        """Return the operator's own address of each node with a process, independent of what it advertises."""
 
 
 class ClusterRuntime:
@@ -164,7 +164,7 @@ class ClusterRuntime:
             await self._infrastructure.apply(action, desired)
 
     async def close(self) -> None:
-        """Closes the gateway's connections. The infrastructure belongs to its creator."""
+        """Close the gateway's connections. The infrastructure belongs to its creator."""
         await self._gateway.close()
 
     async def _observe_kafka(
@@ -253,7 +253,7 @@ class ClusterRuntime:
         cluster_id: str,
         probes: Mapping[Address, Reached],
     ) -> Mapping[Address, Reached]:
-        """Stores where externally managed names lead to, before a node is stopped; returns the completed probes."""
+        """Store where externally managed names lead to, before a node is stopped; returns the completed probes."""
         names = NameProbes(cluster_id=cluster_id, nodes=nodes, probes=probes, now_ms=self._now_ms())
         before = await self._infrastructure.verifications()
         after = names.verified(desired, before)
@@ -266,7 +266,7 @@ class ClusterRuntime:
 def addresses_to_probe(
     desired: DesiredCluster, nodes: Mapping[int, ObservedNode], publications: Iterable[Publication]
 ) -> tuple[frozenset[Address], frozenset[Address]]:
-    """Returns the addresses that are changing, and those that are as desired.
+    """Return the addresses that are changing, and those that are as desired.
 
     Changing are the present, desired and interim addresses of each node that does not advertise the desired ones, and
     addresses that are published without being advertised.

@@ -85,7 +85,7 @@ class RequeuePolicy:
     """The time while replicas are not in sync, because disruption budgets and readiness depend on them."""
 
     def after_failures(self, number: int) -> int:
-        """Returns the back-off in ms after this number of consecutive failures."""
+        """Return the back-off in ms after this number of consecutive failures."""
         return min(self.retry_ms_min << min(number - 1, 16), self.retry_ms_max)
 
     def after(self, result: PassResult, now_ms: int) -> int:
@@ -115,37 +115,37 @@ class Host(Protocol):
         """Entered around each observation. Bounds the number of concurrent ones."""
 
     async def desired_state(self) -> DesiredState | None:
-        """Returns the desired cluster; None without one, or while its manifests are invalid."""
+        """Return the desired cluster; None without one, or while its manifests are invalid."""
 
     async def refused(self, error: ManifestError) -> None:
-        """Reports manifests that the runtime refuses."""
+        """Report manifests that the runtime refuses."""
 
     async def complete_plan(self, observation: Observation) -> Plan:
-        """Returns the plan together with the steps that only the host knows."""
+        """Return the plan together with the steps that only the host knows."""
 
     async def observed(self, observation: Observation) -> None:
-        """Reports an observation, before anything of its plan is applied."""
+        """Report an observation, before anything of its plan is applied."""
 
     def lock_for(self, action: Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
-        """Returns the lock of a step that one process at a time may apply; None for other steps.
+        """Return the lock of a step that one process at a time may apply; None for other steps.
 
         Entering returns a function that reports whether the lock is still held. It raises StepError on a timeout.
         """
 
     async def step_started(self, observation: Observation, action: Action) -> None:
-        """Reports that a step begins."""
+        """Report that a step begins."""
 
     async def step_done(self, observation: Observation, action: Action) -> None:
-        """Reports that a step was done."""
+        """Report that a step was done."""
 
     async def step_failed(self, observation: Observation, failed: FailedStep) -> None:
-        """Reports that a step failed."""
+        """Report that a step failed."""
 
     async def plan_done(self, observation: Observation | None) -> None:
         """Continues after a plan without steps, or without a desired cluster."""
 
     async def finished(self, result: PassResult) -> int | None:
-        """Reports a pass; returns the time to the next one in ms, or None to end the loop."""
+        """Report a pass; returns the time to the next one in ms, or None to end the loop."""
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ class ReconcileLoop:
         self._failures_in_a_row = 0
 
     def wake(self) -> None:
-        """Begins the next pass at once, or right after the present one."""
+        """Begin the next pass at once, or right after the present one."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -246,7 +246,7 @@ class ReconcileLoop:
                 await self._woken.wait()
 
     async def _apply_due(self, observation: Observation, applied: _Applied) -> None:
-        """Applies the steps of each node in order, different nodes at the same time, FormCluster first.
+        """Apply the steps of each node in order, different nodes at the same time, FormCluster first.
 
         Raises the first error that is no StepError, after all have ended.
         """
@@ -276,7 +276,7 @@ class ReconcileLoop:
     async def _apply_in_order(
         self, observation: Observation, actions: Sequence[Action], applied: _Applied
     ) -> None:
-        """Applies the steps of one node, until one fails."""
+        """Apply the steps of one node, until one fails."""
         for action in actions:
             await self._host.step_started(observation, action)
             try:
@@ -291,7 +291,7 @@ class ReconcileLoop:
                 await self._host.step_done(observation, action)
 
     async def _apply(self, observation: Observation, action: Action) -> bool:
-        """Applies a step; with a lock, only if a fresh plan has it due. Returns whether it was done."""
+        """Apply a step; with a lock, only if a fresh plan has it due. Returns whether it was done."""
         lock = self._host.lock_for(action)
         if lock is None:
             await self._runtime.apply(action, observation.desired)

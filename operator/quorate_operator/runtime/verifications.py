@@ -37,7 +37,7 @@ class NameProbes:
     def verified(
         self, desired: DesiredCluster, before: Iterable[Verification]
     ) -> Mapping[int, tuple[Verification, ...]]:
-        """Returns the verifications to store for each desired node that is present; `before` are the stored ones."""
+        """Return the verifications to store for each desired node that is present; `before` are the stored ones."""
         known = {(verification.node_id, verification.address): verification for verification in before}
         verified = {}
         for node in desired.nodes:
@@ -52,7 +52,7 @@ class NameProbes:
         return verified
 
     def with_verified(self, verified: Iterable[Verification]) -> Mapping[Address, Reached]:
-        """Returns the probes; where nothing answers, a verified name leads to its node while that is stopped."""
+        """Return the probes; where nothing answers, a verified name leads to its node while that is stopped."""
         probes = dict(self.probes)
         for verification in verified:
             found = probes.get(verification.address)
@@ -85,7 +85,7 @@ class NameProbes:
 
 
 def _awaited(node: DesiredNode, seen: ObservedNode) -> Iterable[Address]:
-    """Returns the externally managed names that the node is to advertise, now or in between, and does not yet."""
+    """Return the externally managed names that the node is to advertise, now or in between, and does not yet."""
     configured = seen.configured if seen.state.runs else {}
     if all(configured.get(listener) == address for listener, address in node.advertised.items()):
         return ()

@@ -191,7 +191,7 @@ def view_of(
     problem: str | None = None,
     label: Label | None = None,
 ) -> ClusterView:
-    """Returns the view of a cluster; None is for what is not known yet.
+    """Return the view of a cluster; None is for what is not known yet.
 
     `label` names nodes; without it, those that are neither desired nor observed have no name but their id.
     """
@@ -242,7 +242,7 @@ def is_serving(desired: DesiredCluster, observed: ObservedCluster) -> bool:
 def _health(
     desired: DesiredCluster | None, observed: ObservedCluster | None, plan: Plan | None, problem: str | None
 ) -> Health:
-    """Returns the worst health that applies."""
+    """Return the worst health that applies."""
     if desired is None or observed is None or plan is None:
         return Health.UNKNOWN
     if desired.lifecycle is Lifecycle.HIBERNATED:
@@ -260,7 +260,7 @@ def _health(
 
 
 def opening(until_ms: int) -> str:
-    """Returns when a maintenance window opens: `2026-11-28 22:00 UTC`."""
+    """Return when a maintenance window opens: `2026-11-28 22:00 UTC`."""
     return f"{datetime.fromtimestamp(until_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
@@ -282,7 +282,7 @@ def _next(steps: tuple[StepView, ...], plan: Plan | None) -> str:
 
 
 def _label_of(desired: DesiredCluster | None, observed: ObservedCluster | None) -> Label:
-    """Returns names such as `controller-3000`."""
+    """Return names such as `controller-3000`."""
     labels: dict[int, str] = {}
     if observed is not None:
         labels |= {node.node_id: node.label for node in observed.nodes.values()}
@@ -305,7 +305,7 @@ def _steps(plan: Plan, label: Label) -> tuple[StepView, ...]:
 
 
 def _with_waits(steps: Iterable[StepView]) -> tuple[StepView, ...]:
-    """Adds to each step the last wait before it among these steps."""
+    """Add to each step the last wait before it among these steps."""
     views: list[StepView] = []
     waits_for: str | None = None
     for step in steps:

@@ -68,7 +68,7 @@ class RegistrationView:
 
 
 def quorum_view(observed: ObservedCluster) -> QuorumView:
-    """Returns the quorum as its leader describes it or, without a leader, the known controllers."""
+    """Return the quorum as its leader describes it or, without a leader, the known controllers."""
     quorum = observed.quorum
     if quorum is None:
         known = tuple(
@@ -120,7 +120,7 @@ def _replica(
 
 
 def _role_of(observed: ObservedCluster, node_id: int) -> Role:
-    """Returns the role of a replica of the log: observers are brokers, or controllers that are no voters."""
+    """Return the role of a replica of the log: observers are brokers, or controllers that are no voters."""
     if (node := observed.nodes.get(node_id)) is not None:
         return node.role
     registration = observed.kafka.registrations.get(node_id) if observed.kafka is not None else None
@@ -128,7 +128,7 @@ def _role_of(observed: ObservedCluster, node_id: int) -> Role:
 
 
 def registration_views(observed: ObservedCluster) -> tuple[RegistrationView, ...] | None:
-    """Returns the registrations by node id; None while no leader answers."""
+    """Return the registrations by node id; None while no leader answers."""
     if observed.kafka is None:
         return None
     facts = judge(observed)

@@ -89,13 +89,13 @@ def _object_of_directories(action: steps.CordonDirectories | steps.MoveReplicas,
 
 
 def action_words(action: steps.Action, label: Label) -> str:
-    """Returns what an action does and to which node, without its reason: `Remove voter controller-3002`."""
+    """Return what an action does and to which node, without its reason: `Remove voter controller-3002`."""
     words = step_text(action, label).removesuffix(f": {action.reason}")
     return words[:1].upper() + words[1:]
 
 
 def quorum_words(leader_id: int, epoch: int, high_watermark: int, kraft_version: int) -> str:
-    """Returns who leads: `led by 3000 in epoch 4, high watermark 812, kraft.version 1`."""
+    """Return who leads: `led by 3000 in epoch 4, high watermark 812, kraft.version 1`."""
     return (
         f"led by {leader_id} in epoch {epoch}, high watermark {high_watermark}, kraft.version {kraft_version}"
     )

@@ -41,7 +41,7 @@ class Session:
 
 
 def check_token(token: str) -> str:
-    """Returns the token without white space around it. Raises ValueError if it is too short."""
+    """Return the token without white space around it. Raises ValueError if it is too short."""
     token = token.strip()
     if len(token) < TOKEN_LENGTH_MIN:
         raise ValueError(
@@ -64,7 +64,7 @@ class Sessions:
         return self._token is not None
 
     def unlock(self, token: str, address: str, now_ms: int) -> str | None:
-        """Returns the name of a new session; None for a wrong token. Raises TooManyFailuresError.
+        """Return the name of a new session; None for a wrong token. Raises TooManyFailuresError.
 
         An address with too many failures learns nothing: its tokens are not compared. Other addresses are not
         affected, and neither are sessions.
@@ -97,7 +97,7 @@ class Sessions:
             del self._failures[next(iter(self._failures))]
 
     def find(self, name: str | None, now_ms: int) -> Session | None:
-        """Returns the session of this name, unless it has expired."""
+        """Return the session of this name, unless it has expired."""
         session = self._sessions.get(name or "")
         return session if session is not None and session.until_ms > now_ms else None
 
@@ -123,7 +123,7 @@ class StreamShares:
 
     @contextmanager
     def taken(self, address: str, session: str | None) -> Iterator[None]:
-        """Counts a stream while the context is open. Raises TooManyStreamsError."""
+        """Count a stream while the context is open. Raises TooManyStreamsError."""
         if session is None:
             counts, key = self._of_address, address
             bounds = (
@@ -169,7 +169,7 @@ class AllowedHosts:
 
 
 def check_host(name: str) -> str:
-    """Returns a name that may be configured. Raises ValueError."""
+    """Return a name that may be configured. Raises ValueError."""
     if _name_of(name) != name.lower() or ":" in name:
         raise ValueError(
             f"{name!r}: must be a host name without scheme and port, for instance quorate.example.com"

@@ -34,12 +34,12 @@ def pill(health: Health) -> Html:
 
 
 def moment(at_ms: int) -> Html:
-    """Returns a time; the script turns it into "12 s ago"."""
+    """Return a time; the script turns it into "12 s ago"."""
     return element("time", clock_time(at_ms), datetime=iso_time(at_ms))
 
 
 def form(key: ClusterKey, action: str, label: str, csrf: str, *, described: str, **fields: int) -> Html:
-    """Returns a button that sends a command; `fields` are sent along."""
+    """Return a button that sends a command; `fields` are sent along."""
     ident = "-".join(["do", action, *(str(value) for value in fields.values())])
     return element(
         "form",
@@ -54,12 +54,12 @@ def form(key: ClusterKey, action: str, label: str, csrf: str, *, described: str,
 
 
 def cluster_path(key: ClusterKey) -> str:
-    """Returns the address of a cluster's page. Kubernetes' names need no quoting."""
+    """Return the address of a cluster's page. Kubernetes' names need no quoting."""
     return f"/clusters/{key.namespace}/{key.name}"
 
 
 def restart_form(key: ClusterKey, node: NodeView | None, csrf: str) -> Child:
-    """Returns the button that restarts a node; nothing for a node that does not run."""
+    """Return the button that restarts a node; nothing for a node that does not run."""
     if node is None or not node.seen.state.runs:
         return ""
     node_id = node.seen.node_id
@@ -68,7 +68,7 @@ def restart_form(key: ClusterKey, node: NodeView | None, csrf: str) -> Child:
 
 
 def state(text: str, tone: str, node: NodeView | None) -> Html:
-    """Returns a coloured state, and the problem of its node."""
+    """Return a coloured state, and the problem of its node."""
     why: list[str] = []
     if node is not None:
         seen = node.seen

@@ -20,7 +20,7 @@ Child = str | int | Iterable["Child"] | None
 
 
 def element(tag: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
-    """Returns an element; `class_` is class, `aria_label` is aria-label.
+    """Return an element; `class_` is class, `aria_label` is aria-label.
 
     An attribute that is False or None is omitted.
     """
@@ -31,7 +31,7 @@ def element(tag: str, /, *children: Child, **attributes: str | float | bool | No
 
 
 def fragment(*children: Child) -> Html:
-    """Joins the children."""
+    """Join the children."""
     return Html("".join(_render(child) for child in children))
 
 
@@ -53,12 +53,12 @@ def _attribute(name: str, value: str | float | bool | None) -> str:
 
 
 def heading(section: str, title: str) -> Html:
-    """Returns the title of a section, by which the section is labelled."""
+    """Return the title of a section, by which the section is labelled."""
     return element("h2", title, id=f"{section}-title")
 
 
 def table(caption: str, columns: Iterable[str], rows: Iterable[Html]) -> Html:
-    """Returns a table that scrolls on narrow screens, also with the keyboard."""
+    """Return a table that scrolls on narrow screens, also with the keyboard."""
     head = element("tr", [element("th", column, scope="col") for column in columns])
     return element(
         "div",
@@ -76,12 +76,12 @@ def table(caption: str, columns: Iterable[str], rows: Iterable[Html]) -> Html:
 
 
 def row(head: Child, cells: Iterable[Child]) -> Html:
-    """Returns a row of a table; its first cell is the heading."""
+    """Return a row of a table; its first cell is the heading."""
     return element("tr", element("th", head, scope="row"), [element("td", cell) for cell in cells])
 
 
 def more(count: int) -> Html | None:
-    """Returns the note about rows that a table omits, if any."""
+    """Return the note about rows that a table omits, if any."""
     if count <= ROWS_SHOWN_MAX:
         return None
     return element("p", f"and {count - ROWS_SHOWN_MAX} more, which are not shown", class_="quiet")

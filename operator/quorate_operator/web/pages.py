@@ -22,7 +22,7 @@ NOTICES: Final = {
 
 
 def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str | None = None) -> Html:
-    """Returns the page of all clusters; `clusters-list` is kept up to date."""
+    """Return the page of all clusters; `clusters-list` is kept up to date."""
     count = len(clusters)
     return _page(
         title="Clusters",
@@ -38,7 +38,7 @@ def list_page(clusters: Sequence[ClusterSnapshot], access: Access, notice: str |
 
 
 def list_announcement(clusters: Sequence[ClusterSnapshot]) -> Html:
-    """Returns the number of clusters by health, for screen readers."""
+    """Return the number of clusters by health, for screen readers."""
     states = [cluster.view().health for cluster in clusters]
     return fragment(
         ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "No cluster"

@@ -14,7 +14,7 @@ OBSERVERS_IN_A_ROW: Final = 5
 
 
 def quorum_picture(quorum: QuorumView) -> Html:
-    """Returns voters in a ring, the leader on top; in the middle the number of caught-up voters; observers below."""
+    """Return voters in a ring, the leader on top; in the middle the number of caught-up voters; observers below."""
     count = len(quorum.voters)
     radius, node_radius = (158, 36) if count <= 5 else (175, 30)
     centre_x, centre_y = WIDTH / 2, radius + node_radius + 14
@@ -59,7 +59,7 @@ def quorum_picture(quorum: QuorumView) -> Html:
 
 
 def describe(quorum: QuorumView) -> str:
-    """Returns the picture in words, for screen readers."""
+    """Return the picture in words, for screen readers."""
     leader = next((voter for voter in quorum.voters if voter.is_leader), None)
     led = f"Controller {leader.node_id} leads." if leader is not None else "No controller leads."
     text = (
@@ -73,7 +73,7 @@ def describe(quorum: QuorumView) -> str:
 
 
 def spare_words(quorum: QuorumView) -> str:
-    """Returns how many voters may be lost before there is no majority."""
+    """Return how many voters may be lost before there is no majority."""
     if quorum.spare < 0:
         return f"A majority is missing: {counted(-quorum.spare, 'voter', 'voters')} more must catch up."
     if quorum.spare == 0:
@@ -82,7 +82,7 @@ def spare_words(quorum: QuorumView) -> str:
 
 
 def replica_words(replica: ReplicaView) -> str:
-    """Returns the state of a controller in two words."""
+    """Return the state of a controller in two words."""
     if replica.is_leader:
         return "leader"
     if replica.state is not None and not replica.state.runs:
@@ -95,7 +95,7 @@ def replica_words(replica: ReplicaView) -> str:
 
 
 def tone_of(replica: ReplicaView) -> str:
-    """Returns the CSS class: good, warn or bad."""
+    """Return the CSS class: good, warn or bad."""
     if replica.state is NodeState.CRASHED:
         return "bad"
     if replica.caught_up:
@@ -145,7 +145,7 @@ def _spoke(
 
 
 def _gauge(quorum: QuorumView, x: float, y: float) -> Html:
-    """Returns a ring with one part for each voter, filled for those caught up, and a mark at the majority."""
+    """Return a ring with one part for each voter, filled for those caught up, and a mark at the majority."""
     count = max(len(quorum.voters), 1)
     length = 2 * pi * GAUGE_RADIUS
     part = length / count

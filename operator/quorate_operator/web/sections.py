@@ -36,7 +36,7 @@ WIDE_FACTS: Final = frozenset({"Cluster id", "Other features"})
 
 
 def cluster_sections(snapshot: ClusterSnapshot, access: Access) -> dict[str, Html]:
-    """Returns the content of each part of the page by its id."""
+    """Return the content of each part of the page by its id."""
     key, view = snapshot.key, snapshot.view()
     return {
         "announcement": fragment(f"{view.name}: {view.health}; {view.next}."),
@@ -159,7 +159,7 @@ def _events(snapshot: ClusterSnapshot) -> Html:
 
 
 def quorum_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
-    """Returns a picture of the quorum, and a row for each controller."""
+    """Return a picture of the quorum, and a row for each controller."""
     title = heading("quorum", "Quorum")
     quorum = view.quorum
     if quorum is None:
@@ -257,7 +257,7 @@ def _tone(node_state: NodeState) -> str:
 
 
 def registration_section(view: ClusterView) -> Html:
-    """Returns every registration, ghosts first, and what they block."""
+    """Return every registration, ghosts first, and what they block."""
     title = heading("registrations", "Registrations")
     if not view.is_observed:
         return fragment(title, nothing_observed())
@@ -317,7 +317,7 @@ def _registration_row(view: RegistrationView) -> Html:
 
 
 def address_section(view: ClusterView) -> Html:
-    """Returns every desired or published address, and where it leads."""
+    """Return every desired or published address, and where it leads."""
     title = heading("addresses", "Addresses")
     if not view.is_observed:
         return fragment(title, nothing_observed())

@@ -115,14 +115,14 @@ class StatusPage:
         return self.server.port
 
     async def close(self) -> None:
-        """Ends the streams, which never end by themselves, and stops serving."""
+        """End the streams, which never end by themselves, and stop serving."""
         await self.server.close()
 
     @web.middleware
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuses other names of this page, and forms of other sites; shows errors as pages."""
+        """Refuse other names of this page, and forms of other sites; shows errors as pages."""
         if not self._hosts.allow(request.host):
             remedy = "`--web-host` (web.hosts of the chart) allows a name"
             return web.Response(status=421, text=f"This page is not served as {request.host!r}; {remedy}.\n")
@@ -171,7 +171,7 @@ class StatusPage:
     async def _stream(
         self, request: web.Request, parts: Callable[[], dict[str, Html] | None]
     ) -> web.StreamResponse:
-        """Sends all parts of a page, then those that changed, until the user leaves."""
+        """Send all parts of a page, then those that changed, until the user leaves."""
         session = request.cookies.get(COOKIE) if self._session(request) is not None else None
         try:
             with self._streams.taken(_address_of(request), session):
@@ -255,7 +255,7 @@ class StatusPage:
         return self._sessions.find(request.cookies.get(COOKIE), clock.now_ms())
 
     async def _genuine_session(self, request: web.Request) -> Session | None:
-        """Returns the user's session if the form came from one of its pages."""
+        """Return the user's session if the form came from one of its pages."""
         session = self._session(request)
         csrf = (await _fields(request)).get("csrf", "")
         return session if session is not None and self._sessions.is_genuine(session, csrf) else None
@@ -276,7 +276,7 @@ class StatusPage:
 
 
 def _host_of(origin: str) -> str | None:
-    """Returns host and port of an origin; None if it has none that can be read."""
+    """Return host and port of an origin; None if it has none that can be read."""
     try:
         return urlsplit(origin).netloc or None
     except ValueError:  # an open bracket, for instance
@@ -284,7 +284,7 @@ def _host_of(origin: str) -> str | None:
 
 
 async def _fields(request: web.Request) -> Mapping[str, str]:
-    """Returns the fields of a form, of which the pages send URL-encoded UTF-8. Other bodies have none that matter."""
+    """Return the fields of a form, of which the pages send URL-encoded UTF-8. Other bodies have none that matter."""
     return dict(parse_qsl((await request.read()).decode(errors="replace")))
 
 

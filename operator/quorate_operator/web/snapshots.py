@@ -60,10 +60,10 @@ class Commands(Protocol):
     """The commands of users with a token. Each sets an annotation, and the operator does the rest."""
 
     async def pause(self, key: ClusterKey, *, paused: bool) -> None:
-        """Sets or removes `quorate.dev/pause`. Raises CommandError."""
+        """Set or remove `quorate.dev/pause`. Raises CommandError."""
 
     async def restart_node(self, key: ClusterKey, node_id: int) -> None:
-        """Sets `quorate.dev/restart-<nodeId>` to a new value. Raises CommandError."""
+        """Set `quorate.dev/restart-<nodeId>` to a new value. Raises CommandError."""
 
 
 class SnapshotRegistry:
@@ -87,13 +87,13 @@ class SnapshotRegistry:
         return self._snapshots.get(key)
 
     async def changed(self, seen: int) -> int:
-        """Waits until `version` is greater than `seen`; returns it."""
+        """Wait until `version` is greater than `seen`; returns it."""
         while self._version <= seen:
             await self._change.wait()
         return self._version
 
     def put(self, snapshot: ClusterSnapshot) -> None:
-        """Replaces the snapshot of a cluster, with the events added so far. An equal snapshot is no change."""
+        """Replace the snapshot of a cluster, with the events added so far. An equal snapshot is no change."""
         new = replace(snapshot, events=tuple(self._events.get(snapshot.key, ())))
         before = self._snapshots.get(snapshot.key)
         self._snapshots[snapshot.key] = new

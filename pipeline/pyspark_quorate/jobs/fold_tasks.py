@@ -200,12 +200,12 @@ def _write(found: pa.Table, where: Path, day: int | None, file: str) -> None:
 
 
 def _day_name(number: int | None) -> str:
-    """Returns YYYY-MM-DD for a number of days since 1970-01-01, as the folders are named."""
+    """Return YYYY-MM-DD for a number of days since 1970-01-01, as the folders are named."""
     return NO_DAY if number is None else (_EPOCH + timedelta(days=number)).isoformat()
 
 
 def _sortable(value: Any) -> tuple[Any, ...]:
-    """Returns a sort key that orders nulls before other values, also within lists and structs."""
+    """Return a sort key that orders nulls before other values, also within lists and structs."""
     if value is None:
         return (0,)
     return (1, tuple(map(_sortable, value))) if isinstance(value, tuple | list) else (1, value)

@@ -115,7 +115,7 @@ def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place]) -> None:
 
 
 def _pieces(places: Sequence[Place]) -> tuple[list[Piece], dict[str, int]]:
-    """Returns what to read, and for each source that is not read from its start the first offset."""
+    """Return what to read, and for each source that is not read from its start the first offset."""
     pieces, starts = [], {}
     for place in places:
         for piece in plan_pieces(place.found, store_tasks.selection_from(place.start), ALL):

@@ -56,7 +56,7 @@ def choose_tables(names: str | None) -> tuple[Table, ...]:
 def stale_tables(
     lake: Lake, tables: Sequence[Table], *, everything: bool = False
 ) -> list[tuple[Table, frozenset[str]]]:
-    """Returns the tables that have to be built, each with the clusters whose part of it is stale."""
+    """Return the tables that have to be built, each with the clusters whose part of it is stale."""
     stale = []
     for table in tables:
         clusters = lake.state.stale(table.name, _fingerprint(table))

@@ -35,7 +35,7 @@ def variants(texts: pa.Array, kind: pa.StructType) -> pa.StructArray:
 
 
 def encode(text: str) -> tuple[bytes, bytes]:
-    """Returns the value and the metadata of a JSON text."""
+    """Return the value and the metadata of a JSON text."""
     ids: dict[str, int] = {}
     try:
         value = _value(json.loads(text, parse_float=_refuse), ids)
@@ -110,7 +110,7 @@ def _object(found: dict[str, Any], ids: dict[str, int]) -> bytes:
 
 
 def _offsets(parts: list[bytes]) -> tuple[int, list[int]]:
-    """Returns the width of an offset, the offset of each part, and the end."""
+    """Return the width of an offset, the offset of each part, and the end."""
     offsets, end = [0], 0
     for part in parts:
         end += len(part)
@@ -121,13 +121,13 @@ def _offsets(parts: list[bytes]) -> tuple[int, list[int]]:
 
 
 def _packed(offsets: list[int], width: int) -> list[int]:
-    """Returns the bytes of offsets of a width of 1 or 2."""
+    """Return the bytes of offsets of a width of 1 or 2."""
     return offsets if width == 1 else [byte for offset in offsets for byte in offset.to_bytes(2, "little")]
 
 
 @lru_cache(maxsize=4096)
 def _by_name(names: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns the indices of names in the order of the names."""
+    """Return the indices of names in the order of the names."""
     return tuple(sorted(range(len(names)), key=names.__getitem__))
 
 

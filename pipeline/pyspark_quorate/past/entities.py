@@ -24,7 +24,7 @@ class FieldsError(Exception):
 
 
 def entity_of(name: str, fields: Fields) -> MetadataRecord | None:
-    """Returns the metadata record of this name with these fields; None for a control record.
+    """Return the metadata record of this name with these fields; None for a control record.
 
     An absent field has its default, since a lake may be older than a field. An unknown field is ignored. Secret bytes
     become those of `[redacted]`.

@@ -17,7 +17,7 @@ from pyspark_quorate.tables.contract import Line
 
 
 def choose_cluster(lake: Lake, cluster_id: str | None) -> str:
-    """Returns this cluster id, or without one the id of the only cluster. Raises LakeError, which lists the ids."""
+    """Return this cluster id, or without one the id of the only cluster. Raises LakeError, which lists the ids."""
     known = sorted(lake.state.clusters)
     if cluster_id is not None and cluster_id not in known:
         raise LakeError(f"--cluster-id {cluster_id}: {lake.path} has {', '.join(known) or 'no clusters'}")
@@ -30,7 +30,7 @@ def choose_cluster(lake: Lake, cluster_id: str | None) -> str:
 
 
 def read_history(lake: Lake, cluster_id: str) -> Iterator[Line]:
-    """Yields the lines of a cluster's timeline, of all record types."""
+    """Yield the lines of a cluster's timeline, of all record types."""
     from pyspark_quorate.stored.files import folder_name  # noqa: PLC0415 - half a second
     from pyspark_quorate.stored.row_reader import StoredRows  # noqa: PLC0415
     from pyspark_quorate.tables.evidence import evidence_of  # noqa: PLC0415
@@ -135,7 +135,7 @@ def _place_after(line: Line) -> Provenance:
 
 
 def _record_of(past: NotedImage, line: Line) -> MetadataRecord | None:
-    """Returns the metadata record of a line; None for a control record and, with a note, for a damaged record."""
+    """Return the metadata record of a line; None for a control record and, with a note, for a damaged record."""
     try:
         return entity_of(line.type, line.fields)
     except FieldsError as error:

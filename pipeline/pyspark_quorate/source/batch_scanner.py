@@ -99,7 +99,7 @@ class BatchScanner:
         )
 
     def _read_run(self, data: bytes, at: int, found: list[Batch | Batches | Gap]) -> int:
-        """Reads batches that are exactly as expected, which needs no later ones."""
+        """Read batches that are exactly as expected, which needs no later ones."""
         while self._next_offset is not None:
             asked = self._run_max
             run = read_usual_batches(
@@ -117,7 +117,7 @@ class BatchScanner:
     def _check(
         self, data: bytes, at: int, found: list[Batch | Batches | Gap], *, is_end: bool
     ) -> int | tuple[str, bool]:
-        """Reads the batch at `at`. Returns the position of the next one, `at` if bytes are missing, or the fault."""
+        """Read the batch at `at`. Returns the position of the next one, `at` if bytes are missing, or the fault."""
         left = len(data) - at
         if left < HEADER_SIZE_BYTES:
             return (f"a batch is truncated: {left} bytes", True) if is_end else at

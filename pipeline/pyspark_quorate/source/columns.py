@@ -185,7 +185,7 @@ def _with_nulls(parts: list[Text], is_null: Mask) -> pa.StringArray:
 
 
 def _reader(field: FieldSchema) -> Reader | None:
-    """Returns the reader of a field's type; None for rare types: structs, bytes, floats."""
+    """Return the reader of a field's type; None for rare types: structs, bytes, floats."""
     if field.is_array:
         return _array_reader(field) if field.kafka_type == "uuid" or field.kafka_type in _DTYPES else None
     if field.kafka_type in _DTYPES:

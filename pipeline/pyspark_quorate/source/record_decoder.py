@@ -209,7 +209,7 @@ class RowReader:
     def _decode_alike(
         self, data: bytes, window: NDArray[np.uint8], records: Records, found: "_Found"
     ) -> Integers:
-        """Decodes records of the same type and version together. Returns the indices of the other records."""
+        """Decode records of the same type and version together. Returns the indices of the other records."""
         start, size = records.value_start, records.value_size
         head = gather(window, start, _FRAME_BYTES).astype(np.int64)
         # Frame version, key and version are varints of one byte in all known records.
@@ -291,7 +291,7 @@ def _microseconds(time_ms: Integers) -> Integers:
 
 
 def _groups(batches: Batches) -> Iterator[Batches]:
-    """Groups of batches with at most ROWS_PER_BATCH_MAX records, or one larger batch."""
+    """Group of batches with at most ROWS_PER_BATCH_MAX records, or one larger batch."""
     ends = np.cumsum(batches.record_count)
     start, done = 0, 0
     while start < len(batches):

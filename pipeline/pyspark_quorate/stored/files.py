@@ -44,7 +44,7 @@ Key = tuple[Any, ...]
 
 
 def key_of(batch: pa.RecordBatch, at: int) -> Key:
-    """Returns the place of a row of a batch."""
+    """Return the place of a row of a batch."""
     return (
         batch.column("offset")[at].as_py(),
         batch.column("kind")[at].as_py() == rows.LOG,
@@ -53,7 +53,7 @@ def key_of(batch: pa.RecordBatch, at: int) -> Key:
 
 
 def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the rows in order. Those of a file and of a stream mostly are."""
+    """Return the rows in order. Those of a file and of a stream mostly are."""
     offsets, ordinals = (batch.column(name).to_numpy() for name in ("offset", "ordinal"))
     steps = np.diff(offsets)
     if np.all(steps > 0) or (not steps.any() and np.all(np.diff(ordinals) > 0)):
@@ -62,7 +62,7 @@ def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_times_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the rows with times in microseconds since 1970."""
+    """Return the rows with times in microseconds since 1970."""
     time = batch.column("time").cast(pa.int64())
     return batch.set_column(batch.schema.get_field_index("time"), "time", time)
 

@@ -53,7 +53,7 @@ class StoredRows:
         return _one_batch(pa.concat_tables([_EMPTY, *found]))
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """Yields all rows but gaps, in order, in batches with the columns `FOLDED_SCHEMA`.
+        """Yield all rows but gaps, in order, in batches with the columns `FOLDED_SCHEMA`.
 
         A row that was stored twice is yielded twice.
         """
@@ -83,7 +83,7 @@ _EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
 
 
 def _merged(parts: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields rows that are in order within each part, in order, in batches of limited size."""
+    """Yield rows that are in order within each part, in order, in batches of limited size."""
     if len(parts) < 2:
         yield from parts
         return
@@ -133,7 +133,7 @@ class _Cursor:
 
 
 def valid_gaps(gaps: pa.RecordBatch, reads: Reads) -> pa.RecordBatch:
-    """Returns the gaps whose offsets no later read of the same directory covered."""
+    """Return the gaps whose offsets no later read of the same directory covered."""
     columns = [gaps.column(name).to_pylist() for name in ("source", "offset", "payload", COMMIT)]
     valid = []
     for source, offset, payload, commit in zip(*columns, strict=True):
@@ -172,7 +172,7 @@ class _File:
         return _folded(pq.ParquetFile(self._path).read_row_groups(groups)) if groups else _EMPTY
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the other rows, in order."""
+        """Yield the other rows, in order."""
         file = pq.ParquetFile(self._path, pre_buffer=True)
         for group in self._groups[: self._record_groups]:
             yield _one_batch(_folded(file.read_row_group(group)))

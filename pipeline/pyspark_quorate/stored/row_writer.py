@@ -131,7 +131,7 @@ class _File:
 
 
 def without_known(batch: pa.RecordBatch, known: Summary) -> pa.RecordBatch:
-    """Returns the rows of one cluster that are not in the summary, and all gaps.
+    """Return the rows of one cluster that are not in the summary, and all gaps.
 
     A file that was read again after it had grown has rows that the lake already stores.
     """

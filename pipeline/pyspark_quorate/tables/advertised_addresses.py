@@ -62,7 +62,7 @@ class AdvertisedAddresses(Fold):
                 self.rows.append((*interval.key, *_reuse(interval, intervals, REUSE_WINDOW), *interval.span))
 
     def _advertised(self) -> Iterator[Interval]:
-        """Yields an interval per listener of a registration or voter, by (host, port, role, node id, listener)."""
+        """Yield an interval per listener of a registration or voter, by (host, port, role, node id, listener)."""
         for role, source, at in self._roles:
             for interval in source.ended:
                 for listener, host, port, *_ in interval.state[at] or ():
@@ -72,7 +72,7 @@ class AdvertisedAddresses(Fold):
 def _reuse(
     interval: Interval, intervals: list[Interval], window: timedelta
 ) -> tuple[int | None, float | None]:
-    """Returns the other node that used this host and port last, and the pause since then in seconds.
+    """Return the other node that used this host and port last, and the pause since then in seconds.
 
     Both are None if no other node used it, or if the pause is longer than `window`. Offsets decide which node was
     first. Times come from several leaders' clocks: a negative pause counts as 0.

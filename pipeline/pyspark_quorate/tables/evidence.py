@@ -91,7 +91,7 @@ def evidence_of(summary: Summary) -> Evidence:
 
 
 def effective_epochs(spans: Iterable[EpochSpan]) -> dict[int, int | None]:
-    """Returns epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
+    """Return epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
 
     Epochs without records that count are left out. A leader that lost may leave records that the next leaders never
     had, so that one offset exists with several epochs. The log of the newest epoch decides: records at the same
@@ -118,7 +118,7 @@ def effective_epochs(spans: Iterable[EpochSpan]) -> dict[int, int | None]:
 
 
 def _priors(spans: list[EpochSpan], first_of: dict[int, int]) -> dict[int, int]:
-    """Returns epoch -> the epoch of the record before its first one, as a file shows it, or otherwise a directory."""
+    """Return epoch -> the epoch of the record before its first one, as a file shows it, or otherwise a directory."""
     files, directories = defaultdict(list), defaultdict(list)
     for span in spans:
         files[span.source].append(span)
@@ -135,7 +135,7 @@ def _priors(spans: list[EpochSpan], first_of: dict[int, int]) -> dict[int, int]:
 
 
 def _right_before(group: list[EpochSpan]) -> Iterator[tuple[EpochSpan, int]]:
-    """Yields each span that directly follows a span of an earlier epoch, and that epoch."""
+    """Yield each span that directly follows a span of an earlier epoch, and that epoch."""
     latest: tuple[int, int] | None = None
     for span in sorted(group, key=lambda span: (span.first, span.epoch)):
         if latest is not None and latest[0] == span.first - 1 and latest[1] < span.epoch:
@@ -147,7 +147,7 @@ def _right_before(group: list[EpochSpan]) -> Iterator[tuple[EpochSpan, int]]:
 
 
 def _cut(log: dict[int, list[Stretch]], epochs: dict[int, int | None]) -> Iterator[Stretch]:
-    """Yields for each epoch the offsets that take effect."""
+    """Yield for each epoch the offsets that take effect."""
     for epoch, stretches in log.items():
         if epoch not in epochs:
             continue
@@ -177,7 +177,7 @@ def _stored_copies(summary: Summary) -> dict[tuple[int, int], str]:
 
 
 def _bridges(summary: Summary, stretches: list[Stretch]) -> Iterator[Bridge]:
-    """Yields the complete snapshots that bridge gaps.
+    """Yield the complete snapshots that bridge gaps.
 
     A stretch that begins at offset 0 needs none; any other stretch needs only the first snapshot in it. Nodes write
     the same state in different orders, so copies are never mixed. The snapshot at offset 0 is left out: it is from
@@ -229,7 +229,7 @@ def _runs(stretches: list[Stretch], bridges: list[Bridge]) -> list[Run]:
 def _void_transactions(
     summary: Summary, epochs: dict[int, int | None], runs: list[Run]
 ) -> Iterator[tuple[int, int]]:
-    """Yields first and last offset of each transaction that was aborted or whose end is unknown.
+    """Yield first and last offset of each transaction that was aborted or whose end is unknown.
 
     Transactions do not nest (KIP-868). An abort whose begin is missing voids its run up to the abort.
     """

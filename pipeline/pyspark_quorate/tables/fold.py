@@ -83,14 +83,14 @@ class ClusterFold:
             part.finish()
 
     def drain(self) -> Iterator[tuple[str, list[Row]]]:
-        """Yields the name of each table and its rows that were completed since the last call."""
+        """Yield the name of each table and its rows that were completed since the last call."""
         for name, part in self._tables.items():
             if part.rows:
                 yield name, part.rows.copy()
                 part.rows.clear()
 
     def _part(self, kind: Any) -> Fold:
-        """Returns the part of this class. Creates it if needed, after the parts that it needs."""
+        """Return the part of this class. Creates it if needed, after the parts that it needs."""
         if kind not in self._parts:
             needs = [self._part(need) for need in kind.NEEDS]
             self._parts[kind] = kind(self._cluster, *needs)

@@ -145,7 +145,7 @@ class Gaps(Fold):
 
 
 def _missing(evidence: Evidence) -> Iterator[KnownGap]:
-    """Yields the offsets that no file has, up to the last known offset."""
+    """Yield the offsets that no file has, up to the last known offset."""
     known = [(stretch.first, stretch.end) for stretch in evidence.stretches]
     known += [(offset, offset) for offset, bridge in evidence.bridges.items() if bridge.after_gap]
     before = 0
@@ -157,7 +157,7 @@ def _missing(evidence: Evidence) -> Iterator[KnownGap]:
 
 
 def _truncated(evidence: Evidence) -> Iterator[KnownGap]:
-    """Yields the records that are not in the log of a later leader, and so were truncated."""
+    """Yield the records that are not in the log of a later leader, and so were truncated."""
     for lost in evidence.lost:
         detail = (
             f"{lost.records} records of epoch {lost.epoch} did not count: a later leader did not have them"

@@ -286,7 +286,7 @@ def boundaries(interval: Interval, previous: Interval | None, is_followed: bool)
 
 
 def merge_adjacent(intervals: Iterable[Interval], gap_ends: GapEnds) -> list[Interval]:
-    """Merges intervals of the same key that overlap or touch, with the state of the first."""
+    """Merge intervals of the same key that overlap or touch, with the state of the first."""
     merged: dict[Key, list[Interval]] = {}
     # If several begin at the same offset, an exact one comes first and gives the start.
     for interval in sorted(intervals, key=lambda interval: (interval.from_offset, not interval.from_exact)):

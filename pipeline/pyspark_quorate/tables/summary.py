@@ -82,7 +82,7 @@ class Summary:
         self.brackets |= other.brackets
 
     def spans(self) -> Iterator[EpochSpan]:
-        """Yields the first and the last offset of each epoch in each file."""
+        """Yield the first and the last offset of each epoch in each file."""
         for (source, epoch), stretches in self.log.items():
             yield EpochSpan(source, epoch, stretches[0].first, stretches[-1].end - 1)
         for copy in self.copies:
@@ -90,7 +90,7 @@ class Summary:
                 yield EpochSpan(copy.source, copy.epoch, copy.offset - 1, copy.offset - 1)
 
     def of_epochs(self) -> dict[int, list[Stretch]]:
-        """Returns epoch -> its offsets in any file."""
+        """Return epoch -> its offsets in any file."""
         found: dict[int, list[Stretch]] = {}
         for (_, epoch), stretches in self.log.items():
             found.setdefault(epoch, []).extend(stretches)

@@ -169,5 +169,5 @@ class Timeline:
                 yield Line(run.first, GAP_ORDINAL, None, run.time_us, rows.GAP, {}, self._run)
 
     def finish(self) -> list[Line]:
-        """Returns the lines of the gaps after the last row."""
+        """Return the lines of the gaps after the last row."""
         return list(self._gaps(2**63 - 1))

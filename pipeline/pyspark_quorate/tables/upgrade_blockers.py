@@ -74,7 +74,7 @@ class UpgradeBlockers(Fold):
             self.rows.append((feature, level, name, role, node_id, supported, *ghost, *interval.span))
 
     def _blocking(self) -> Iterator[Interval]:
-        """Yields intervals of blocked levels; the key is (feature, level, role, node id, supported level)."""
+        """Yield intervals of blocked levels; the key is (feature, level, role, node id, supported level)."""
         reachable: dict[str, list[Interval]] = defaultdict(list)
         for interval in merge_adjacent(self._supported(), self.cluster.gap_ends):
             reachable[interval.key[0]].append(interval)
@@ -90,7 +90,7 @@ class UpgradeBlockers(Fold):
                             yield both._replace(key=key, state=())
 
     def _supported(self) -> Iterator[Interval]:
-        """Yields an interval per registration and level that it supports; the key is (feature, level)."""
+        """Yield an interval per registration and level that it supports; the key is (feature, level)."""
         for _, registrations in self._roles:
             for node in registrations.ended:
                 for feature, _, maximum in node.state[2]:

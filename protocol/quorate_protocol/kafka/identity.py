@@ -11,7 +11,7 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 
 def node_question(node_ids: Iterable[int], keys: tuple[str, ...] = ("node.id",)) -> Any:
-    """Returns the canonical request that asks a node whether it has one of these ids, and for these configs."""
+    """Return the canonical request that asks a node whether it has one of these ids, and for these configs."""
     from quorate_protocol.kafka.generated.describe_configs_request import (  # noqa: PLC0415 - tools that fail early do not need it
         DescribeConfigsRequest,
         DescribeConfigsResource,

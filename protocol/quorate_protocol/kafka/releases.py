@@ -62,12 +62,12 @@ DEFAULT_RELEASE: Final = "4.4.0"
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Returns the sort key of a version: (4, 10, 0) for ``4.10.0``."""
+    """Return the sort key of a version: (4, 10, 0) for ``4.10.0``."""
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def release_line(version: str) -> str:
-    """Returns the release line of a version: ``4.3`` for ``4.3.1``."""
+    """Return the release line of a version: ``4.3`` for ``4.3.1``."""
     return ".".join(version.split(".")[:2])
 
 

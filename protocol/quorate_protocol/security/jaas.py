@@ -64,7 +64,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def format_jaas(mechanism: str, options: Mapping[str, str]) -> str:
-    """Returns the login module of a SASL mechanism with its options: `class required key="value" ...;`."""
+    """Return the login module of a SASL mechanism with its options: `class required key="value" ...;`."""
     given = "".join(f' {name}="{value.translate(_ESCAPED)}"' for name, value in options.items())
     return f"{LOGIN_MODULES[mechanism]} required{given};"
 

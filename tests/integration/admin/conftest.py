@@ -7,11 +7,11 @@ from kit.java.cluster import JavaCluster
 
 @pytest.fixture
 def ask(java_cluster: JavaCluster) -> Asking:
-    """Asks brokers, as a super user."""
+    """Ask brokers, as a super user."""
     return Asking(servers=java_cluster.bootstrap_servers)
 
 
 @pytest.fixture
 def ask_controllers(java_cluster: JavaCluster) -> Asking:
-    """Asks the controller, as a super user."""
+    """Ask the controller, as a super user."""
     return Asking(controllers=java_cluster.bootstrap_controllers)

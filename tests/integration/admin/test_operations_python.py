@@ -18,13 +18,13 @@ TIMEOUT_S = 30
 
 @pytest.fixture
 def ask(shared_cluster: Cluster) -> Asking:
-    """Asks the broker."""
+    """Ask the broker."""
     return Asking(servers=shared_cluster.bootstrap_servers)
 
 
 @pytest.fixture
 def ask_controllers(shared_cluster: Cluster) -> Asking:
-    """Asks the controllers."""
+    """Ask the controllers."""
     return Asking(controllers=shared_cluster.bootstrap_controllers)
 
 

@@ -115,9 +115,9 @@ def test_facts_are_what_stock_tools_print(gatekeeper: Gatekeeper, java_tool: Jav
 
 def test_a_look_costs_little_after_the_first(gatekeeper: Gatekeeper) -> None:
     async def look_twice(gateway: KafkaGateway) -> tuple[KafkaFacts | None, PartitionId, KafkaFacts | None]:
-        first = await gatekeeper.look(gateway, 1)
+        first = await gatekeeper.observe(gateway, 1)
         created = await asyncio.to_thread(create_topic, gatekeeper, "followed", 1)
-        return first, created, await gatekeeper.look(gateway, 1)
+        return first, created, await gatekeeper.observe(gateway, 1)
 
     first, created, second = gatekeeper.run(look_twice)
     assert first is not None
@@ -221,7 +221,7 @@ def test_levels_of_loggers_are_reported_and_set(gatekeeper: Gatekeeper) -> None:
     loggers = {node_id: frozenset({name, "no.such"}) for node_id, name in names.items()}
 
     def levels() -> Mapping[int, Mapping[str, str]]:
-        facts = gatekeeper.run(lambda gateway: gatekeeper.look(gateway, loggers=loggers))
+        facts = gatekeeper.run(lambda gateway: gatekeeper.observe(gateway, loggers=loggers))
         assert facts is not None
         return facts.log_levels
 

@@ -63,7 +63,7 @@ Founded = Callable[..., MovingCluster]
 
 @pytest.fixture
 def found(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Founded]:
-    """Makes clusters, and closes them."""
+    """Make clusters, and close them."""
     clusters: list[MovingCluster] = []
 
     def make(*java: int) -> MovingCluster:

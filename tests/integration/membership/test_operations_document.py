@@ -23,7 +23,7 @@ REPEAT_TIMEOUT_S = 30
 
 @pytest.fixture
 def found(tmp_path: Path) -> Iterator[Callable[..., Membership]]:
-    """Makes a running quorum of three of ours, with a place for a fourth controller; closes it in the end."""
+    """Make a running quorum of three of ours, with a place for a fourth controller; closes it in the end."""
     made = []
 
     def make(**options: object) -> Membership:

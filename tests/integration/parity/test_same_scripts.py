@@ -32,7 +32,7 @@ def sides(
 
 @pytest.fixture
 def transcript(sides: tuple[Side, Side], java_tool: JavaTools) -> Iterator[Transcript]:
-    """Compares what is printed; differences fail the test, all at once."""
+    """Compare what is printed; differences fail the test, all at once."""
     transcript = Transcript(sides, java_tool)
     yield transcript
     assert not transcript.differences, "\n\n".join(transcript.differences)

@@ -168,7 +168,9 @@ async def _even_directories(servers: str) -> None:
                 stored = StoredRebalance.of_status(status)
                 observed = await observe_rebalance(client, resource, stored, kafka)
                 plan = plan_rebalancing(resource, observed, stored, is_deleted=False)
-                status = {name: one for name, one in {**status, **plan.status}.items() if one is not None}
+                status = {
+                    name: value for name, value in {**status, **plan.status}.items() if value is not None
+                }
                 if plan.state == BALANCED:
                     break
                 for change in plan.changes:

@@ -19,7 +19,7 @@ INPUTS_BESIDE_LEAKS: Final = 100_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command. Returns its exit code."""
+    """Run the command. Returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m kit.fuzz", description=__doc__)
     parser.add_argument("--target", action="append", choices=sorted(targets()), help="all by default")
     parser.add_argument("--inputs", type=int, default=INPUTS, help=f"for each target; {INPUTS} by default")

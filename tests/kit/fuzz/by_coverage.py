@@ -29,7 +29,7 @@ MEMORY_MIB_MAX: Final = 2_048
 
 
 def fuzz(target: Target, inputs: int) -> None:
-    """Tries `count` inputs. Does not return."""
+    """Try `count` inputs. Does not return."""
     reports = REPORTS / target.name
     corpus = reports / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ _MOVING: Final[Sequence[Mutation]] = (_cut, _remove, _insert, _repeat)
 
 
 def mutated(corpus: Sequence[bytes], seed: int, count: int) -> Iterator[bytes]:
-    """Yields `count` inputs, each an input of the corpus with one to four changes; the same for the same seed."""
+    """Yield `count` inputs, each an input of the corpus with one to four changes; the same for the same seed."""
     rng = Random(seed)
     for _ in range(count):
         data = bytearray(rng.choice(corpus))

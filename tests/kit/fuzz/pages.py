@@ -280,7 +280,7 @@ def _reader(pages: Callable[[], Callable[[bytes], bytes]]) -> Callable[[bytes], 
 
 
 def release() -> None:
-    """Closes the event loop of the pages, if there is one."""
+    """Close the event loop of the pages, if there is one."""
     if _loop.cache_info().currsize:
         _loop().close()
         for cached in (_loop, _controller_pages, _operator_pages, _status_pages):

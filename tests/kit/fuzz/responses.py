@@ -157,7 +157,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def release() -> None:
-    """Closes the event loop of the client's calls, if there is one."""
+    """Close the event loop of the client's calls, if there is one."""
     if _loop.cache_info().currsize:
         _loop().close()
         _loop.cache_clear()

@@ -134,7 +134,7 @@ class ServedController:
         self._driver: Driver | None = None
 
     def serve(self, frame: bytes) -> Exchange:
-        """Serves one frame. Returns it with its response, if there is one after a few turns.
+        """Serve one frame. Returns it with its response, if there is one after a few turns.
 
         Raises:
             AssertionError: the controller logged an error, ended, or sent a response that does not decode.
@@ -159,7 +159,7 @@ class ServedController:
         return exchange
 
     def close(self) -> None:
-        """Releases the disk and the loop."""
+        """Release the disk and the loop."""
         if self._driver is not None:
             self._driver.stop()
         self._loop.run_until_complete(asyncio.sleep(0))

@@ -29,7 +29,7 @@ class Target:
         return tuple(dict.fromkeys((*self.good(), *(path.read_bytes() for path in kept))))
 
     def attempt(self, data: bytes) -> None:
-        """Reads; whatever is raised out of here is a defect."""
+        """Read; whatever is raised out of here is a defect."""
         with suppress(*self.refusals):
             self.read(data)
 

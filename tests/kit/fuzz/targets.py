@@ -87,7 +87,7 @@ def _serve(data: bytes) -> None:
 
 
 def release() -> None:
-    """Closes what targets keep from one input to the next."""
+    """Close what targets keep from one input to the next."""
     if _served.cache_info().currsize:
         _served().close()
         _served.cache_clear()
@@ -200,7 +200,7 @@ def _read_manifests(data: bytes) -> None:
 
 @cache
 def targets() -> dict[str, Target]:
-    """Returns all targets by name."""
+    """Return all targets by name."""
     made = (
         Target(
             name="frames",

@@ -17,7 +17,7 @@ NewJavaCluster = Callable[..., JavaCluster]
 
 @pytest.fixture(scope="session")
 def java_tool(stock_kafka: Kafka) -> Iterator[JavaTools]:
-    """Runs Kafka's tools: `java_tool("org.apache.kafka.tools.TopicCommand", "--list", ...)` gives a `Ran`."""
+    """Run Kafka's tools: `java_tool("org.apache.kafka.tools.TopicCommand", "--list", ...)` gives a `Ran`."""
     tools = JavaTools(stock_kafka)
     try:
         yield tools
@@ -53,7 +53,7 @@ def shell_cluster(
 
 @pytest.fixture
 def new_java_cluster(tmp_path: Path, kafka_jars: Path, java_tool: JavaTools) -> Iterator[NewJavaCluster]:
-    """Makes clusters for one test, with the options of `JavaCluster.prepared`; they are not started yet."""
+    """Make clusters for one test, with the options of `JavaCluster.prepared`; they are not started yet."""
     names = (f"java-{number}" for number in count())
     with ExitStack() as closing:
 

@@ -142,7 +142,7 @@ class Cluster:
         assert world.sound_voters() == controllers
         assert world.features["metadata.version"] == metadata_version_named(self.spec.metadata_version)
         assert (world.kraft_version == 1) == self.spec.dynamic
-        assert not [one for one in world.nodes.values() if one.process and one.node_id not in wanted]
+        assert not [node for node in world.nodes.values() if node.process and node.node_id not in wanted]
         self._check_leftovers(set(wanted))
 
     def _check_leftovers(self, wanted: set[int]) -> None:

@@ -51,7 +51,7 @@ def steps_of(operator: OperatorProcess, name: str, node_id: int) -> list[str]:
 
 
 def asking(operated: Operated) -> Asking:
-    """Asks the controllers at their pods' addresses, whatever they advertise."""
+    """Ask the controllers at their pods' addresses, whatever they advertise."""
     controllers = [
         f"{operated.agent.address_of(pod)}:{operated.port}"
         for pod in operated.pods()

@@ -302,7 +302,7 @@ class Operated:
         return {str(pod.metadata.uid) for pod in self.core.list_namespaced_pod(self.namespace).items}
 
     def asking(self, broker_id: int, pool: str = BROKERS) -> Asking:
-        """Asks a broker at the address of its pod."""
+        """Ask a broker at the address of its pod."""
         return Asking(servers=f"{self.agent.address_of(f'{pool}-{broker_id}')}:{BROKER_PORT}")
 
     def refusals(self) -> list[dict[str, str]]:

@@ -125,7 +125,7 @@ def produce(producer: Producer, number: int, on_delivery: Any = None) -> None:
 
 @contextmanager
 def producing(servers: str) -> Iterator[set[int]]:
-    """Records all the time; the numbers of those that were acknowledged, beyond RECORDS."""
+    """Record all the time; the numbers of those that were acknowledged, beyond RECORDS."""
     acknowledged: set[int] = set()
     stop = threading.Event()
     producer = Producer(_producer(servers))

@@ -98,7 +98,7 @@ class Normalise:
 
 
 def replaced(pattern: str, by: str, why: str) -> Normalise:
-    """Matches of a regular expression do not count."""
+    """Match of a regular expression do not count."""
     return Normalise(why, lambda text: re.sub(pattern, by, text, flags=re.MULTILINE))
 
 

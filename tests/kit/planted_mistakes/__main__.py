@@ -38,7 +38,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Prints a Markdown table: mistake, file, the rung and the test or seed that finds it, seconds."""
+    """Print a Markdown table: mistake, file, the rung and the test or seed that finds it, seconds."""
     options = _options()
     chosen = [mistake for mistake in MISTAKES if options.only in mistake.name or options.only in mistake.file]
     if not chosen:

@@ -36,7 +36,7 @@ class Attempt:
 
 
 def attempt(seed: int, shape_of: Callable[[int], Shape] = Shape.of) -> Attempt:
-    """Runs one seed."""
+    """Run one seed."""
     try:
         scenario = run_seed(seed, shape_of(seed))
     except Exception:
@@ -51,7 +51,7 @@ def attempt(seed: int, shape_of: Callable[[int], Shape] = Shape.of) -> Attempt:
 def attempts(
     seeds: Sequence[int], jobs: int, shape_of: Callable[[int], Shape] = Shape.of
 ) -> Iterator[Attempt]:
-    """Runs all seeds, in their order, in `jobs` processes."""
+    """Run all seeds, in their order, in `jobs` processes."""
     run = partial(attempt, shape_of=shape_of)
     if jobs == 1:
         yield from map(run, seeds)
@@ -80,7 +80,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Prints failures as they come, progress, and at the end what was tried. Exit code 1 when any seed failed."""
+    """Print failures as they come, progress, and at the end what was tried. Exit code 1 when any seed failed."""
     options = _options()
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:

@@ -80,7 +80,7 @@ class Appends:
         world.schedule(self._rng.randint(*POWER_FAILURE_MS), self._lose_power)
 
     def stop(self) -> None:
-        """Appends nothing more."""
+        """Append nothing more."""
         self._stopped = True
 
     def view(self, broker: SimulatedBroker, key: Key) -> PartitionRegistration | None:

@@ -257,7 +257,7 @@ class Administrator:
         return len(self._acknowledged)
 
     def stop(self) -> None:
-        """Asks for nothing more."""
+        """Ask for nothing more."""
         self._stopped = True
 
     def _work(self) -> None:

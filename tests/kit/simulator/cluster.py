@@ -67,7 +67,7 @@ class Cluster:
         return list(self.world.machines.values())
 
     def boot(self, machine: Machine) -> None:
-        """Starts a machine that is down; nothing happens to one that runs."""
+        """Start a machine that is down; nothing happens to one that runs."""
         if machine.node is None:
             self.world.boot(machine, self._config(machine))
 

@@ -211,7 +211,7 @@ class Coverage:
             self.counts[happening] += times
 
     def turn_taken(self, node: ControllerNode, effects: Effects, *, is_java_like: bool) -> None:
-        """Looks at a node after its turn. Roles that a node passed through within one turn are not seen."""
+        """Look at a node after its turn. Roles that a node passed through within one turn are not seen."""
         for note in effects.notes:
             if note.event in _OF_NOTES:
                 self.count(_OF_NOTES[note.event])
@@ -312,7 +312,7 @@ class _EventCounter(logging.Handler):
 
 @contextmanager
 def counting_log_events(coverage: Coverage) -> Iterator[None]:
-    """Takes the log of the code under test, which else would say at length how it survives each fault."""
+    """Take the log of the code under test, which else would say at length how it survives each fault."""
     logger = logging.getLogger("quorate_controller")
     handler = _EventCounter(coverage)
     propagate, logger.propagate = logger.propagate, False

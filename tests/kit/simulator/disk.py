@@ -79,7 +79,7 @@ class Inode:
         self.generation += 1
 
     def crash(self, rng: Random) -> bool:
-        """Keeps what is durable and a random part of the rest. Returns whether a write was torn."""
+        """Keep what is durable and a random part of the rest. Returns whether a write was torn."""
         is_torn = False
         for first, last in self.lost:
             self.data[first:last] = bytes(last - first)
@@ -257,7 +257,7 @@ class SimulatedDisk:
         self._failure: PowerLoss | DiskError | None = None
 
     def fail_after(self, operations: int, failure: PowerLoss | DiskError) -> None:
-        """Raises `failure` out of a write, sync, rename or removal: that many from now."""
+        """Raise `failure` out of a write, sync, rename or removal: that many from now."""
         self._operations_left, self._failure = operations, failure
 
     def recover(self) -> None:
@@ -266,12 +266,12 @@ class SimulatedDisk:
         self.fails_to_sync = False
 
     def take_space(self) -> None:
-        """Raises StorageError without such a file."""
+        """Raise StorageError without such a file."""
         if self.is_full:
             raise DiskError(Path("/simulated"), "no space left on device")
 
     def operation(self) -> None:
-        """Counts a write; raises when its time has come."""
+        """Count a write; raises when its time has come."""
         if self._failure is None:
             return
         self._operations_left -= 1

@@ -401,7 +401,7 @@ class Faults:
         return f"{left} and {right} do not reach each other"
 
     def _cut_link_one_way(self) -> str:
-        """Requests or their responses are lost in one direction."""
+        """Request or their responses are lost in one direction."""
         self._world.coverage.count(Happening.ONE_WAY_CUT)
         source, target = self._leader().node_id, self._any_machine().node_id
         if self._rng.random() < 0.5:
@@ -486,7 +486,7 @@ class Faults:
         return "kraft.version is to be raised"
 
     def _ask_for_kraft_version(self, *, attempts: int) -> None:
-        """Asks again for a while: each new leader first needs an UpdateRaftVoter of every voter."""
+        """Ask again for a while: each new leader first needs an UpdateRaftVoter of every voter."""
         if self._stopped or not attempts:
             return
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)

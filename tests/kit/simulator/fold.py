@@ -38,7 +38,7 @@ class Rows:
         self._configs: dict[tuple[int, str], dict[str, None]] = {}
 
     def apply(self, record: object) -> None:
-        """Applies one record. Raises KeyError for a record whose subject does not exist."""
+        """Apply one record. Raises KeyError for a record whose subject does not exist."""
         _APPLIED[type(record)](self, record)
 
     def _put(self, key: Key, row: Any) -> None:

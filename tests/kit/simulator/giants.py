@@ -35,7 +35,7 @@ class Giant:
         world.schedule(3_000, self._work)
 
     def stop(self) -> None:
-        """Asks for nothing more."""
+        """Ask for nothing more."""
         self._stopped = True
 
     def _work(self) -> None:

@@ -39,7 +39,7 @@ def as_heard(event: Any) -> Any | None:
 
 
 def take_time(node: ControllerNode) -> None:
-    """Sets the pauses before elections. Call it before the node starts."""
+    """Set the pauses before elections. Call it before the node starts."""
     replica = node.raft._replica
     config = replica.config
     pause_ms = max(2 * config.election_timeout_ms, config.election_backoff_ms_max)

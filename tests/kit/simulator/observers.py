@@ -52,7 +52,7 @@ class MetadataObserver:
         return self._ends[0][0]
 
     def stop(self) -> None:
-        """Fetches no more."""
+        """Fetch no more."""
         self._is_stopped = True
 
     def _fetch_in(self, delay_ms: int) -> None:

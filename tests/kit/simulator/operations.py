@@ -83,7 +83,7 @@ class Operations:
         world.schedule(1500, self._work)
 
     def stop(self) -> None:
-        """Asks for nothing more."""
+        """Ask for nothing more."""
         self._stopped = True
 
     def _work(self) -> None:

@@ -186,7 +186,7 @@ class Reassigner:
         world.schedule(2000, self._work)
 
     def stop(self) -> None:
-        """Asks for nothing more."""
+        """Ask for nothing more."""
         self._stopped = True
 
     def _work(self) -> None:

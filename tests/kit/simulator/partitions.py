@@ -143,7 +143,7 @@ class CommittedPartitions:
                     self._check_members(key, self.history[key][-1])
 
     def _broker(self, record: object) -> bool:
-        """Returns whether the broker is not active any more."""
+        """Return whether the broker is not active any more."""
         match record:
             case RegisterBrokerRecord():
                 known = self.brokers.get(record.broker_id)

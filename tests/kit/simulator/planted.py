@@ -19,7 +19,7 @@ SEEDS_MAX: Final = 100
 
 
 def first_violation(shape_of: Callable[[int], Shape], first: int = 1) -> InvariantViolation:
-    """Runs seeds until one breaks a promise. Raises AssertionError if none does.
+    """Run seeds until one breaks a promise. Raises AssertionError if none does.
 
     `first` saves time where the seed that finds the mistake is known. After a change of the code it is another one.
     """

@@ -108,7 +108,7 @@ class Scenario:
         self.history.check()
 
     def _comes_back(self, promised: int) -> bool:
-        """Waits until the cluster is well. False when it cannot be: see `_can_come_back`."""
+        """Wait until the cluster is well. False when it cannot be: see `_can_come_back`."""
         for _ in range(CALM_PERIODS):
             self.world.run_until(self.world.now_ms + CALM_PERIOD_MS, lambda: self._is_well(promised))
             if self._is_well(promised):
@@ -195,7 +195,7 @@ def _all_registered(nodes: Sequence[ControllerNode]) -> bool:
 
 
 def run_seed(seed: int, shape: Shape | None = None) -> Scenario:
-    """Runs one seed to its end. What goes wrong has notes: shape, last faults, the command that repeats it."""
+    """Run one seed to its end. What goes wrong has notes: shape, last faults, the command that repeats it."""
     scenario = Scenario(seed, shape)
     try:
         with (

@@ -63,7 +63,7 @@ class DirectedFaults(Faults):
         self._run_due_step()
 
     def _run_due_step(self) -> None:
-        """Runs the next step if it is due; after the last one and a rest, the schedule starts again."""
+        """Run the next step if it is due; after the last one and a rest, the schedule starts again."""
         if self._stopped:
             return
         if self._steps is None:
@@ -153,7 +153,7 @@ class DirectedFaults(Faults):
     # ---------------------------------------------------------------------------------------------- steps
 
     def _next_leader(self, epoch: int, *, is_active: bool = False) -> Generator[Condition, None, Machine]:
-        """Waits for a leader of a higher epoch."""
+        """Wait for a leader of a higher epoch."""
 
         def leaders() -> list[Machine]:
             return [
@@ -170,7 +170,7 @@ class DirectedFaults(Faults):
         return leader
 
     def _ask_for_removal(self, leader: Machine, voter: Machine) -> Steps:
-        """Asks the leader again and again, until it has appended the removal or it seems that it never will."""
+        """Ask the leader again and again, until it has appended the removal or it seems that it never will."""
         end_ms = self._world.now_ms + ASK_MS
 
         def is_over() -> bool:

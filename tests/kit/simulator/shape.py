@@ -94,7 +94,7 @@ class Shape:
 
     @classmethod
     def of(cls, seed: int) -> Shape:
-        """Draws a cluster. Apart from the world's chance, so that a shape can be set while the rest stays."""
+        """Draw a cluster. Apart from the world's chance, so that a shape can be set while the rest stays."""
         schedules = Random(f"schedule of {seed}")
         if schedules.random() < DIRECTED:
             return cls.directed(seed, schedules.choice(list(Schedule)))

@@ -32,7 +32,7 @@ TURN_MS: Final = 5
 
 @contextmanager
 def small_slices(*, enabled: bool) -> Iterator[None]:
-    """Applies the limits for as long as it lasts."""
+    """Apply the limits for as long as it lasts."""
     with ExitStack() as stack:
         for module, name, value in LIMITS if enabled else ():
             stack.enter_context(mock.patch.object(module, name, value))

@@ -94,7 +94,7 @@ class History:
     operations: list[Operation] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raises InvariantViolation if no order explains the responses."""
+        """Raise InvariantViolation if no order explains the responses."""
         telling = [
             operation
             for operation in self.operations
@@ -123,7 +123,7 @@ class User:
         world.schedule(self._rng.randint(*PAUSE_MS), self._work)
 
     def stop(self) -> None:
-        """Asks for nothing more; a request in flight counts as one without a response."""
+        """Ask for nothing more; a request in flight counts as one without a response."""
         self._stopped = True
 
     def _work(self) -> None:

@@ -67,7 +67,7 @@ class Work:
 
 @contextmanager
 def counting_work(work: Work) -> Iterator[None]:
-    """Counts all rows for as long as it lasts: only one world may run at a time."""
+    """Count all rows for as long as it lasts: only one world may run at a time."""
     write, undo = Journal.write, Journal.undo_from
 
     def counted_write(journal: Journal, *args: Any) -> None:

@@ -178,11 +178,11 @@ class World:
     # -------------------------------------------------------------------------------------------- time
 
     def schedule(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Runs `action` in `delay_ms` of simulated time."""
+        """Run `action` in `delay_ms` of simulated time."""
         heapq.heappush(self._queue, (self.now_ms + max(delay_ms, 0), next(self._sequence), action))
 
     def run_until(self, end_ms: int, done: Callable[[], bool] | None = None) -> None:
-        """Runs until `end_ms`, or until `done` says so, which is asked once per millisecond at most."""
+        """Run until `end_ms`, or until `done` says so, which is asked once per millisecond at most."""
         steps_now = 0
         while self._queue and self._queue[0][0] <= end_ms:
             due_ms, _, action = heapq.heappop(self._queue)
@@ -228,7 +228,7 @@ class World:
         return Path(f"/simulated/node{node_id}")
 
     def boot(self, machine: Machine, config: ControllerConfig) -> None:
-        """Starts the process of a machine on whatever its disk holds."""
+        """Start the process of a machine on whatever its disk holds."""
         assert machine.node is None
         machine.incarnation += 1
         self.invariants.node_started(machine.node_id)
@@ -321,7 +321,7 @@ class World:
             machine.busy_until_ms = max(begins_ms, ends_ms)
 
     def shut_down(self, machine: Machine) -> None:
-        """Asks the process to leave in good order, as SIGTERM does."""
+        """Ask the process to leave in good order, as SIGTERM does."""
         incarnation = machine.incarnation
         machine.is_leaving = machine.node is not None
 

@@ -74,7 +74,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def main() -> int:
-    """Runs a soak and prints the summary."""
+    """Run a soak and print the summary."""
     options = _options()
     if options.judge is not None:
         return _judge(options.judge)

@@ -181,7 +181,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     "node.snapshot_turns.HeartbeatKeeper": _parts("_raft")
     | _set("_node_id")
     | _stays(
-        _in_flight_until_ms="of a standby: one heartbeat at a time, whoever it was sent to; ends by its timeout",
+        _in_flight_until_ms="of a standby: one heartbeat at a time, to whichever node; ends by its timeout",
         _recipient="of a standby: the leader and epoch that the last heartbeat was sent to",
         _last_state="of a standby: the state in its last heartbeat",
         _last_sent_ms="of a standby: paces the heartbeats",
@@ -281,7 +281,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
     )
     | _set("_unix_ms_of")
     | _log(storage="files, and pictures of them")
-    | _turn("_effects", "_is_behind", "_needs_flush", "_replies", now_ms="the time of the turn")
+    | _turn("_effects", "_is_behind", "_needs_flush", "_outgoing", now_ms="the time of the turn")
     | _stays(_activation_due_ms="the pause after a fault of this node, also if it is elected again at once"),
 }
 

@@ -67,7 +67,7 @@ class WorkCounter:
 
 @contextmanager
 def counting_calls(*directories: Path) -> Iterator[list[int]]:
-    """Counts the calls of Python functions whose source is below one of these. The only item has the count."""
+    """Count the calls of Python functions whose source is below one of these. The only item has the count."""
     calls = [0]
     roots = tuple(f"{directory}/" for directory in directories)
 

@@ -132,7 +132,7 @@ def finalizers(resource: Mapping[str, Any] | None) -> list[str]:
 
 
 def produce(servers: str, topic: str) -> None:
-    """Records with numbers."""
+    """Record with numbers."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     for number in range(RECORDS):
         producer.produce(topic, f"{number}".encode())

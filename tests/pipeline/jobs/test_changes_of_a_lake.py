@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ends the process at the n-th rename or unlink; those before took place."""
+    """End the process at the n-th rename or unlink; those before took place."""
     count = 0
 
     def counting(name: str) -> None:

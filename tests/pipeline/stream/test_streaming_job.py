@@ -156,7 +156,7 @@ class Job:
 
 @pytest.fixture
 def new_job(tmp_path: Path) -> Iterator[Callable[[], Job]]:
-    """Makes a job, which ends with the test."""
+    """Make a job, which ends with the test."""
     if shutil.which("java") is None:
         missing("spark", "java is missing; on Debian: apt-get install openjdk-17-jre-headless")
     with ExitStack() as closing:

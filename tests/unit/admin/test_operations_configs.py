@@ -30,7 +30,7 @@ EVERYTHING = (TOPIC, GROUP, ALL_BROKERS, BROKER_2, LOGGER_2, LOGGER_3)
 
 
 def described(request: Request) -> Any:
-    """Describes every resource with one config."""
+    """Describe every resource with one config."""
     config = nested("DescribeConfigs", "DescribeConfigsResourceResult", name="k", value="v", config_source=5)
     return response_to(
         "DescribeConfigs",

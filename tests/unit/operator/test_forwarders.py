@@ -66,7 +66,7 @@ async def forwarder(node: Address) -> AsyncIterator[Forwarder]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """Opens connections of clients, which end with the test."""
+    """Open connections of clients, which end with the test."""
     writers = []
 
     async def open_one(address: Address) -> Streams:

@@ -29,7 +29,7 @@ def bin_directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def script(bin_directory: Path) -> Script:
-    """Puts a shell script into PATH."""
+    """Put a shell script into PATH."""
 
     def write(name: str, body: str) -> None:
         file = bin_directory / name

@@ -57,7 +57,7 @@ class ScriptedLayout(Layout):
 
     @override
     def format_command(self, node: DesiredNode, *, is_initial: bool = True) -> list[str]:
-        """Writes what marks a formatted directory."""
+        """Write what marks a formatted directory."""
         directory_id = self.identity.nodes[node.node_id].directory_id if is_initial else "another"
         meta = f"cluster.id={self.identity.cluster_id}\\ndirectory.id={directory_id}\\n"
         return [sys.executable, "-S", "-c", self.format_script.replace("{}", meta)]
@@ -69,7 +69,7 @@ class ScriptedLayout(Layout):
 
     @override
     def kept_run_command(self, *_: object, **__: object) -> list[str]:
-        """Waits for a signal."""
+        """Wait for a signal."""
         return [sys.executable, "-S", "-c", self.run_script]
 
 

@@ -50,7 +50,7 @@ spec: {replicas: 2}
 
 
 def pretended_plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Plan:
-    """Creates what is absent, starts what does not run, and stops the leader last."""
+    """Create what is absent, start what does not run, and stop the leader last."""
     del now_ms
     states = {node.node_id: observed.nodes[node.node_id].state for node in desired.nodes}
     steps: list[Step] = []

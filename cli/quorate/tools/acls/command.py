@@ -86,7 +86,7 @@ class AclArguments:
 
 
 def check_options(given: Collection[str]) -> str:
-    """Returns the action. Raises UsageError for options that exclude each other."""
+    """Return the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS))
     deny = ("--deny-principal", "--deny-host")
     refuse(given, "--list", ("--producer", "--consumer", "--allow-host", "--allow-principal", *deny))
@@ -111,7 +111,7 @@ def check_options(given: Collection[str]) -> str:
 
 
 def parse_pattern_type(text: str) -> PatternType:
-    """Raises UsageError."""
+    """Raise UsageError."""
     try:
         return PatternType.parse(text)
     except ValueError as error:

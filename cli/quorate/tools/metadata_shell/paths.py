@@ -86,7 +86,7 @@ def parse_glob(text: str) -> Glob | None:
 
 
 def _characters(text: str) -> Iterator[tuple[str, bool]]:
-    """Yields each character, and whether a backslash escapes it."""
+    """Yield each character, and whether a backslash escapes it."""
     characters = iter(text)
     for character in characters:
         if character == "\\":

@@ -137,7 +137,7 @@ def reassign_partitions(
 
 
 def check_options(given: Collection[str]) -> str:
-    """Returns the action. Raises UsageError for options that exclude each other."""
+    """Return the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS))
     require(given, action, *_REQUIRED[action])
     refuse(given, action, sorted(_OPTIONS - {*_REQUIRED[action], *_PERMITTED[action]}))

@@ -66,7 +66,7 @@ REPLICATION_FACTOR_MAX = 2**15 - 1
 
 
 def check_options(given: Collection[str]) -> str:
-    """Returns the action. Raises UsageError for options that exclude each other."""
+    """Return the action. Raises UsageError for options that exclude each other."""
     action = one_action(given, tuple(ACTIONS))
     if "--bootstrap-controller" in given and action not in {"--list", "--describe"}:
         raise UsageError(f"{action} needs --bootstrap-server; controllers list and describe topics only")

@@ -115,7 +115,7 @@ def on_connection_lost(replica: "ElectingReplica", node_id: int) -> None:
 
 
 def _on_epoch_response(replica: "ElectingReplica", in_flight: InFlight, response: LeaderResponse) -> bool:
-    """Returns whether the next request to the node may leave at once."""
+    """Return whether the next request to the node may leave at once."""
     request, node_id = in_flight.request, in_flight.destination.node_id
     voter = request.voter if isinstance(request, VoteRequest | BeginQuorumEpochRequest) else None
     if voter is not None and _is_other_node(response):

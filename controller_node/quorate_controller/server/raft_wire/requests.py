@@ -79,7 +79,7 @@ def check_partition(topic: str | UUID | None, index: int) -> None:
 
 
 def request_from_wire(request: Payload) -> messages.RaftRequest:
-    """Returns raft's request.
+    """Return raft's request.
 
     Raises:
         RefusedMessage: the request is not about the metadata partition.

@@ -90,7 +90,7 @@ def response_to_wire(
 
 
 def response_from_wire(response: Payload) -> messages.RaftResponse:
-    """Returns raft's response.
+    """Return raft's response.
 
     Raises:
         RefusedMessage: the response is not about the metadata partition.

@@ -14,7 +14,7 @@ class Claims:
         self._places: dict[str, _Place] = {}
 
     def put(self, cluster_id: str, body: Object, name: str) -> None:
-        """Stores that a resource claims this name in the cluster with this id. Its earlier claim ends."""
+        """Store that a resource claims this name in the cluster with this id. Its earlier claim ends."""
         uid, place = body["metadata"]["uid"], (cluster_id, body["kind"], name)
         if self._places.get(uid) != place:
             self.release(uid)
@@ -30,7 +30,7 @@ class Claims:
                 del self._by_place[place]
 
     def other_holder(self, cluster_id: str, body: Object, name: str) -> str | None:
-        """Returns namespace/name of the resource that has the name, None if this one has it."""
+        """Return namespace/name of the resource that has the name, None if this one has it."""
         claims = self._by_place[cluster_id, body["kind"], name]
         uid, (_, namespace, holder) = min(claims.items(), key=lambda item: item[1])
         return None if uid == body["metadata"]["uid"] else f"{namespace}/{holder}"

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def requeue_policy_of(drift_interval_s: int) -> RequeuePolicy:
-    """Returns the policy of resources that are compared with Kafka each `drift_interval_s`."""
+    """Return the policy of resources that are compared with Kafka each `drift_interval_s`."""
     settled_ms = drift_interval_s * 1000
     return RequeuePolicy(
         working_ms=min(1_000, settled_ms),
@@ -133,7 +133,7 @@ class EntityGroup:
     # Called by the registry
 
     def put(self, body: Object, handler: KindHandler, *, is_changed: bool) -> None:
-        """Stores a resource as it was seen; a new or changed one is due at once."""
+        """Store a resource as it was seen; a new or changed one is due at once."""
         member = self._members.setdefault(body["metadata"]["uid"], _Member(body=body, handler=handler))
         if is_older(body, member.body):
             # An event from before our last write of the status.
@@ -145,7 +145,7 @@ class EntityGroup:
             self._woken.set()
 
     def remove(self, uid: str) -> bool:
-        """Forgets a resource that is gone, or has another target now. Returns whether any is left."""
+        """Forget a resource that is gone, or has another target now. Returns whether any is left."""
         member = self._members.pop(uid, None)
         self._claims.release(uid)
         if member is not None:
@@ -161,7 +161,7 @@ class EntityGroup:
         return bool(self._members)
 
     async def wait_cleared(self, uid: str) -> None:
-        """Waits until nothing is left to delete in Kafka for this resource."""
+        """Wait until nothing is left to delete in Kafka for this resource."""
         while (member := self._members.get(uid)) is not None and not member.is_cleared:
             self._cleared.clear()
             await self._cleared.wait()
@@ -184,7 +184,7 @@ class EntityGroup:
         return {member.handler.kind.name for member in self._members.values()}
 
     def _report_liveness(self) -> None:
-        """Reports to the health endpoint a resource that a fault of the operator keeps from being reconciled."""
+        """Report to the health endpoint a resource that a fault of the operator keeps from being reconciled."""
         self._guard.recovered()
         faults = [f"{member.label}: {member.fault}" for member in self._members.values() if member.fault]
         if faults:
@@ -229,7 +229,7 @@ class EntityGroup:
         self._count(due, time.monotonic() - started)
 
     async def _reconcile(self, works: Sequence[_Work]) -> Failure | None:
-        """Returns why nothing could be observed, or None."""
+        """Return why nothing could be observed, or None."""
         if not works:
             return None
         target = await self._targets.find(self.key, works[0].resource.spec)
@@ -261,7 +261,7 @@ class EntityGroup:
     async def _observe(
         self, client: AdminClient, works: Sequence[_Work], kafka: ObservedKafka
     ) -> Mapping[str, object]:
-        """Returns what each kind's handler observed, by uid. If a handler fails, its error takes that place."""
+        """Return what each kind's handler observed, by uid. If a handler fails, its error takes that place."""
         found: dict[str, object] = {}
         handlers = {work.member.handler.kind.name: work.member.handler for work in works}
         for handler in handlers.values():
@@ -313,7 +313,7 @@ class EntityGroup:
     async def _change_and_report(
         self, work: _Work, client: AdminClient, kafka: ObservedKafka, target: Target
     ) -> None:
-        """Makes the planned changes for one resource, and reports. A fault does not affect the other resources."""
+        """Make the planned changes for one resource, and report. A fault does not affect the other resources."""
         member = work.member
         member.fault = ""
         is_leaving = is_deleted(member.body)
@@ -352,7 +352,7 @@ class EntityGroup:
         member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
 
     async def _change(self, work: _Work, client: AdminClient, result: EntityResult) -> EntityResult:
-        """Makes the changes in their order; returns the result with what failed."""
+        """Make the changes in their order; returns the result with what failed."""
         member, shared, subject = work.member, self._shared, self._subject(work.member)
         for change in result.plan.changes if result.plan is not None else ():
             await shared.step_started(subject, change, change.text)
@@ -383,7 +383,7 @@ class EntityGroup:
         )
 
     async def _loaded(self, member: _Member) -> _Work | None:
-        """Returns the resource; None if it is invalid, which is reported."""
+        """Return the resource; None if it is invalid, which is reported."""
         try:
             resource = load_entity(member.body, f"namespace {self.key.namespace}")
         except ManifestError as error:
@@ -397,7 +397,7 @@ class EntityGroup:
         return _Work(member=member, resource=resource, name=member.handler.name_of(resource))
 
     def _after(self, rest_ms: int) -> int:
-        """Returns when a resource is due again, with jitter, so that not all of them are due at the same time."""
+        """Return when a resource is due again, with jitter, so that not all of them are due at the same time."""
         return self._now_ms() + round(rest_ms * random.uniform(1 - JITTER, 1))
 
     async def _client_of(self, config: AdminConfig) -> AdminClient:
@@ -414,7 +414,7 @@ class EntityGroup:
     # Reports
 
     async def _let_go(self, member: _Member, note: str | None) -> None:
-        """Allows a deleted resource to be removed; `note` says that nothing was deleted in Kafka."""
+        """Allow a deleted resource to be removed; `note` says that nothing was deleted in Kafka."""
         if note is not None:
             await self._warn(member, NOTHING_DELETED, note)
         member.is_cleared = True
@@ -422,7 +422,7 @@ class EntityGroup:
         self._cleared.set()
 
     async def _record_events(self, member: _Member, result: EntityResult) -> None:
-        """Writes Events of what was observed."""
+        """Write Events of what was observed."""
         plan, metadata = result.plan, member.body["metadata"]
         if plan is None or is_deleted(member.body):
             return
@@ -443,7 +443,7 @@ class EntityGroup:
         await self._shared.warn(self._subject(member), reason, note)
 
     async def _report_failure(self, member: _Member, result: EntityResult) -> None:
-        """Reports a result with a failure. If that fails too, both are logged; the other resources continue."""
+        """Report a result with a failure. If that fails too, both are logged; the other resources continue."""
         assert result.failure is not None
         try:
             await self._report(member, result)
@@ -451,7 +451,7 @@ class EntityGroup:
             log.warning("%s: %s; its status was not written: %s", member.label, result.failure.message, error)
 
     async def _report(self, member: _Member, result: EntityResult) -> None:
-        """Writes the status, if it changes, and sets the metric. Raises ApiError."""
+        """Write the status, if it changes, and set the metric. Raises ApiError."""
         status = entity_status(result, member.body["metadata"]["generation"])
         written = await self._shared.write_status(member.handler.kind, member.body, status)
         if written is not None and written["metadata"]["uid"] == member.uid:

@@ -82,12 +82,12 @@ class KindHandler(Protocol):
         """The kind."""
 
     def name_of(self, resource: Entity) -> str:
-        """Returns the name in Kafka, which one resource may manage."""
+        """Return the name in Kafka, which one resource may manage."""
 
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, object]:
-        """Returns what exists, or a ServerError, by uid. Raises AdminError, ApiError."""
+        """Return what exists, or a ServerError, by uid. Raises AdminError, ApiError."""
 
     def plan(
         self,
@@ -98,10 +98,10 @@ class KindHandler(Protocol):
         *,
         is_deleted: bool,
     ) -> EntityPlan:
-        """Plans one resource. Pure."""
+        """Plan one resource. Pure."""
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
-        """Makes one change. Raises AdminError, ApiError."""
+        """Make one change. Raises AdminError, ApiError."""
 
 
 class TopicHandler:
@@ -202,7 +202,7 @@ class UserHandler:
         )
 
     async def _certificate(self, user: KafkaUser) -> ObservedCertificate | None:
-        """Returns the Certificate of a user; None if it names no issuer, or has none yet."""
+        """Return the Certificate of a user; None if it names no issuer, or has none yet."""
         if not user.is_issued or user.secret_name is None:
             return None
         async with self._reading:
@@ -298,7 +298,7 @@ class RebalanceHandler:
 
 
 def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Object:
-    """Returns the Secret of a user, which is deleted together with its resource."""
+    """Return the Secret of a user, which is deleted together with its resource."""
     login = {USERNAME: change.user, PASSWORD: password}
     return {
         "apiVersion": SECRET.api_version,
@@ -317,7 +317,7 @@ def _is_owned(item: Object, user: KafkaUser) -> bool:
 
 
 def uid_of(resource: Entity) -> str:
-    """Returns the uid of a resource as the API server has it."""
+    """Return the uid of a resource as the API server has it."""
     assert resource.metadata.uid is not None
     return resource.metadata.uid
 

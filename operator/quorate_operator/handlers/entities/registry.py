@@ -32,7 +32,7 @@ class Entities:
         return tuple(handler.kind for handler in self._handlers.values())
 
     def seen(self, body: Object) -> None:
-        """Handles a created or changed resource: starts or wakes the group of its target."""
+        """Handle a created or changed resource: starts or wakes the group of its target."""
         known = self._known[body["kind"]]
         is_changed = put_newer(known, body)
         newest = known[key_of(body)]
@@ -50,7 +50,7 @@ class Entities:
         self._count(newest, exists=True)
 
     def gone(self, body: Object) -> None:
-        """Handles a deleted resource. The task of a target without resources ends."""
+        """Handle a deleted resource. The task of a target without resources ends."""
         known = self._known[body["kind"]]
         name, uid = key_of(body), body["metadata"]["uid"]
         if name in known and known[name]["metadata"]["uid"] == uid:
@@ -59,7 +59,7 @@ class Entities:
         self._count(body, exists=False)
 
     async def wait_cleared(self, body: Object) -> None:
-        """Waits until the resource may be removed: what its deletion deletes in Kafka is deleted."""
+        """Wait until the resource may be removed: what its deletion deletes in Kafka is deleted."""
         uid = body["metadata"]["uid"]
         key = self._target_of.get(uid)
         group = None if key is None else self._tasks.find(key)
@@ -67,7 +67,7 @@ class Entities:
             await group.wait_cleared(uid)
 
     async def close(self) -> None:
-        """Stops every group."""
+        """Stop every group."""
         await self._tasks.close()
 
     def _leave(self, uid: str) -> None:

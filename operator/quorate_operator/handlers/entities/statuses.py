@@ -44,7 +44,7 @@ class EntityResult:
 
 
 def failure_of(error: Exception, *, is_first: bool) -> Failure:
-    """Returns an error as a status reports it. `is_first`: the previous pass did not fail."""
+    """Return an error as a status reports it. `is_first`: the previous pass did not fail."""
     if not isinstance(error, AdminError):
         return Failure(code=OPERATOR_FAULT, message=fault_message(error), is_retried=is_first)
     if not isinstance(error, ServerError):
@@ -54,7 +54,7 @@ def failure_of(error: Exception, *, is_first: bool) -> Failure:
 
 
 def entity_status(result: EntityResult, generation: int) -> dict[str, Any]:
-    """Returns the status without times of conditions. Without a plan, the fields specific to its kind stay."""
+    """Return the status without times of conditions. Without a plan, the fields specific to its kind stay."""
     conditions = [_ready(result), _reconciling(result), _stalled(result)]
     status: dict[str, Any] = {
         "observedGeneration": generation,
@@ -76,13 +76,13 @@ def is_ready(status: Mapping[str, Any], generation: int) -> bool:
 
 
 def ready_reason(status: Mapping[str, Any]) -> str | None:
-    """Returns the reason of the condition Ready, or None."""
+    """Return the reason of the condition Ready, or None."""
     conditions = status.get("conditions") or ()
     return next((str(condition["reason"]) for condition in conditions if condition["type"] == "Ready"), None)
 
 
 def _due(plan: EntityPlan) -> tuple[str, str]:
-    """Returns a reason and message of the remaining work; empty texts if none remains."""
+    """Return a reason and message of the remaining work; empty texts if none remains."""
     if plan.changes:
         return plan.state or CHANGING, "; ".join(change.text for change in plan.changes)
     return (plan.state or WAITING, f"waits for {'; '.join(plan.waits)}") if plan.waits else ("", "")

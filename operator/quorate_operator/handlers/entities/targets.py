@@ -36,7 +36,7 @@ class TargetKey(NamedTuple):
 
     @classmethod
     def of(cls, body: Object) -> "TargetKey":
-        """Returns the target of a resource, also if the rest of the resource is invalid."""
+        """Return the target of a resource, also if the rest of the resource is invalid."""
         spec, namespace = body["spec"], body["metadata"]["namespace"]
         servers = {name: spec[name] for name in ("bootstrapServers", "security") if name in spec}
         text = json.dumps(servers, sort_keys=True) if servers else ""
@@ -87,11 +87,11 @@ class Targets:
         self._infrastructures: dict[ClusterKey, KubernetesInfrastructure] = {}
 
     def put(self, key: ClusterKey, infrastructure: KubernetesInfrastructure) -> None:
-        """Stores where the nodes of a cluster are."""
+        """Store where the nodes of a cluster are."""
         self._infrastructures[key] = infrastructure
 
     async def find(self, key: TargetKey, spec: EntitySpec) -> Target:
-        """Returns the target of resources with this key, of which `spec` is one. Raises ApiError."""
+        """Return the target of resources with this key, of which `spec` is one. Raises ApiError."""
         if spec.cluster is not None:
             return await self._of_cluster(ClusterKey(key.namespace, spec.cluster))
         return await self._of_servers(key.namespace, spec)
@@ -182,7 +182,7 @@ def _addresses_of_brokers(
 
 
 def config_of_nodes(addresses: list[NodeAddress], security_of: SecurityOf) -> AdminConfig | None:
-    """Returns how to connect to those of these nodes that are secured like the first one; None without nodes.
+    """Return how to connect to those of these nodes that are secured like the first one; None without nodes.
 
     The names that certificates must have are merged: they differ by address, which is no difference in security.
     """

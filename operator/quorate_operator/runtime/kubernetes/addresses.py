@@ -55,7 +55,7 @@ class PublishedNames:
     async def change(
         self, context: Context, action: RetireAddress | WithdrawAddress, node: DesiredNode
     ) -> None:
-        """Stores that an address is no longer advertised, or removes the address. Raises ApiError."""
+        """Store that an address is no longer advertised, or remove the address. Raises ApiError."""
         name = published_name(context, action.address.host)
         service = self._objects.find(SERVICE, name) if name else None
         stored = self._published(name) if name else []
@@ -110,7 +110,7 @@ class SecuredAddresses:
                     self._names[host] = pod_host(context, objects.pool, objects.node_id)
 
     def security_of(self, address: Address) -> SecurityConfig | None:
-        """Returns how the operator connects to an address; None if it is unknown, or not secured."""
+        """Return how the operator connects to an address; None if it is unknown, or not secured."""
         listener = self._listeners.get(address)
         if listener is None or listener.protocol == "PLAINTEXT":
             return None

@@ -70,7 +70,7 @@ class Kind:
     plural: str
 
     def path(self, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
-        """Returns the path of one object, or of all in a namespace, or of all without a namespace."""
+        """Return the path of one object, or of all in a namespace, or of all without a namespace."""
         root = "/api/" if "/" not in self.api_version else "/apis/"
         parts = [f"{root}{self.api_version}"]
         if namespace is not None:
@@ -115,14 +115,14 @@ OPTIONAL_KINDS: Mapping[str, str] = {
 
 
 def kubeconfig_files(kubeconfig: Path | None = None) -> tuple[list[str], str]:
-    """Returns the files of the kubeconfig that exist, and its name: the argument, KUBECONFIG or the default."""
+    """Return the files of the kubeconfig that exist, and its name: the argument, KUBECONFIG or the default."""
     named = f"{kubeconfig}" if kubeconfig else os.environ.get("KUBECONFIG") or KUBECONFIG_DEFAULT
     paths = [Path(path).expanduser() for path in named.split(os.pathsep) if path]
     return [f"{path}" for path in paths if path.exists()], named
 
 
 async def load_settings(context: str | None = None, kubeconfig: Path | None = None) -> Configuration:
-    """Returns how to reach the API server: by a kubeconfig, or by the service account of this pod.
+    """Return how to reach the API server: by a kubeconfig, or by the service account of this pod.
 
     The kubeconfig is `kubeconfig`, or KUBECONFIG, or ~/.kube/config. The service account is used only if none
     exists and neither argument is given.
@@ -169,14 +169,14 @@ class KubernetesApi:
 
     @classmethod
     async def connect(cls) -> Self:
-        """Uses the settings of this process, see `load_settings`. Raises ApiError."""
+        """Use the settings of this process, see `load_settings`. Raises ApiError."""
         return cls(await load_settings())
 
     async def close(self) -> None:
         await self._client.close()  # type: ignore[no-untyped-call]
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
-        """Returns the object, or None."""
+        """Return the object, or None."""
         try:
             return await self._request("GET", kind.path(namespace, name))
         except ApiError as error:
@@ -185,7 +185,7 @@ class KubernetesApi:
             raise
 
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> tuple[list[Object], str]:
-        """Returns all objects of a kind with these labels, and the version from which to watch."""
+        """Return all objects of a kind with these labels, and the version from which to watch."""
         query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
         items: list[Object] = []
         while True:
@@ -202,13 +202,13 @@ class KubernetesApi:
             query["continue"] = position
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
-        """Creates an object. Raises ApiError, a conflict if it exists."""
+        """Create an object. Raises ApiError, a conflict if it exists."""
         return await self._request("POST", kind.path(namespace), self._manager, body)
 
     async def replace(
         self, kind: Kind, namespace: str, body: Mapping[str, Any], subresource: str | None = None
     ) -> Object:
-        """Replaces an object as it was read. Raises ApiError, a conflict if it has changed since."""
+        """Replace an object as it was read. Raises ApiError, a conflict if it has changed since."""
         path = kind.path(namespace, body["metadata"]["name"], subresource)
         return await self._request("PUT", path, self._manager, body)
 
@@ -244,7 +244,7 @@ class KubernetesApi:
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None
     ) -> None:
-        """Requests a deletion. An object that is gone, or has another uid, is no error."""
+        """Request a deletion. An object that is gone, or has another uid, is no error."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -259,7 +259,7 @@ class KubernetesApi:
     async def watch(
         self, kind: Kind, namespace: str | None, selector: str, version: str
     ) -> AsyncIterator[tuple[str, Object]]:
-        """Yields events after `version`: ADDED, MODIFIED, DELETED or BOOKMARK, and the object.
+        """Yield events after `version`: ADDED, MODIFIED, DELETED or BOOKMARK, and the object.
 
         Ends when the API server ends it. Raises ApiError; with status 410 `version` is too old, and a new
         list is needed.
@@ -351,7 +351,7 @@ async def _refuse_redirection(
 
 
 def _proxy_of_environment(url: str) -> str | None:
-    """Returns the proxy that HTTPS_PROXY and NO_PROXY set for this address, as kubectl reads them."""
+    """Return the proxy that HTTPS_PROXY and NO_PROXY set for this address, as kubectl reads them."""
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
@@ -359,7 +359,7 @@ def _proxy_of_environment(url: str) -> str | None:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yields the lines of a stream. aiohttp's own reader refuses long ones."""
+    """Yield the lines of a stream. aiohttp's own reader refuses long ones."""
     held = bytearray()
     async for chunk in content.iter_any():
         held += chunk
@@ -372,7 +372,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _object(content: bytes) -> Object | None:
-    """Returns the JSON object, None for any other content."""
+    """Return the JSON object, None for any other content."""
     try:
         parsed = json.loads(content)
     except (ValueError, RecursionError):
@@ -381,7 +381,7 @@ def _object(content: bytes) -> Object | None:
 
 
 def _event(line: bytes) -> tuple[str, Object]:
-    """Returns type and object of a line of a watch. Raises ValueError."""
+    """Return type and object of a line of a watch. Raises ValueError."""
     match _object(line):
         case {"type": str(change), "object": dict(subject)}:
             return change, subject

@@ -44,7 +44,7 @@ class ObjectCache:
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def on_change(self, wake: Callable[[str, str], None]) -> None:
-        """Calls `wake` with namespace and cluster whenever an object of a cluster changes."""
+        """Call `wake` with namespace and cluster whenever an object of a cluster changes."""
         self._wake = wake
 
     def of_cluster(self, kind: Kind, namespace: str, cluster: str) -> list[Object]:
@@ -55,7 +55,7 @@ class ObjectCache:
         return self._objects.get((kind.name, namespace, name))
 
     def put(self, item: Object) -> None:
-        """Stores an object as it was seen or written, unless a newer state is stored."""
+        """Store an object as it was seen or written, unless a newer state is stored."""
         metadata = item["metadata"]
         if metadata["uid"] in self._gone:
             return
@@ -83,7 +83,7 @@ class ObjectCache:
             self._wake(*_cluster_of(known))
 
     def replace_all(self, kind: Kind, namespace: str | None, items: Iterable[Object]) -> None:
-        """Replaces all objects of a kind: those that are missing in `items` were deleted."""
+        """Replace all objects of a kind: those that are missing in `items` were deleted."""
         there = {_key_of(item): item for item in items}
         for key, known in list(self._objects.items()):
             if key[0] == kind.name and namespace in (None, key[1]) and key not in there:
@@ -111,7 +111,7 @@ class Watcher:
         self._listed = [asyncio.Event() for _ in self._watches]
 
     async def wait_filled(self) -> None:
-        """Waits until every kind was listed once."""
+        """Wait until every kind was listed once."""
         await asyncio.gather(*(event.wait() for event in self._listed))
 
     async def run(self) -> None:

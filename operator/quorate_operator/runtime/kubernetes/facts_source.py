@@ -97,7 +97,7 @@ class FactsSource:
         return {name: found for name, (_, found) in self._secrets.items() if found is not None}
 
     async def refresh_secrets(self, manifests: Manifests) -> None:
-        """Reads the Secrets that listeners name, if they were read half a minute ago. Raises ApiError."""
+        """Read the Secrets that listeners name, if they were read half a minute ago. Raises ApiError."""
         namespace, found = self._objects.namespace, self.secrets()
         uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
         faulty = {use.name for use in uses if use.fault(found, namespace) is not None}
@@ -111,7 +111,7 @@ class FactsSource:
             self._secrets[name] = now, None if secret is None else described_secret(secret)
 
     async def _read(self, name: str) -> Object | None:
-        """Returns a Secret; None if it does not exist, or the operator may not read it. Raises ApiError."""
+        """Return a Secret; None if it does not exist, or the operator may not read it. Raises ApiError."""
         self._unreadable.discard(name)
         try:
             return await self._api.get(SECRET, self._objects.namespace, name)
@@ -123,7 +123,7 @@ class FactsSource:
 
 
 async def store_host_ips(objects: ClusterObjects, nodes: Iterable[NodeObjects]) -> None:
-    """Stores the host IPs of pods in ConfigMaps, which outlive pods and operators. Raises ApiError."""
+    """Store the host IPs of pods in ConfigMaps, which outlive pods and operators. Raises ApiError."""
     for node in nodes:
         address = _host_ip_of(node)
         if (
@@ -135,5 +135,5 @@ async def store_host_ips(objects: ClusterObjects, nodes: Iterable[NodeObjects]) 
 
 
 def _host_ip_of(node: NodeObjects) -> str | None:
-    """Returns the address of the host of a node's pod."""
+    """Return the address of the host of a node's pod."""
     return (node.pod or {}).get("status", {}).get("hostIP") or None

@@ -144,7 +144,7 @@ class KubernetesInfrastructure:
         return with_logins(with_secrets(plan, context, desired), desired, context.facts.revisions)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
-        """Returns every node that is desired or present, without those of deleted pools."""
+        """Return every node that is desired or present, without those of deleted pools."""
         objects = self._objects.nodes()
         await self._store_directory_ids(objects.values())
         await store_host_ips(self._objects, objects.values())
@@ -197,7 +197,7 @@ class KubernetesInfrastructure:
             await self._objects.annotate(config, {ANNOTATION_VERIFIED: verified_text(verified)})
 
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
-        """Returns the pods' own addresses, on the listener between nodes."""
+        """Return the pods' own addresses, on the listener between nodes."""
         nodes = {node.node_id: node for node in desired.nodes_with_settings}
         found: dict[int, Address] = {}
         for node_id, objects in self._objects.nodes().items():
@@ -213,15 +213,15 @@ class KubernetesInfrastructure:
         return found
 
     def security_of(self, address: Address) -> SecurityConfig | None:
-        """Returns how the operator connects to the listener at an address; None if it is unknown or not secured."""
+        """Return how the operator connects to the listener at an address; None if it is unknown or not secured."""
         return None if self._secured is None else self._secured.security_of(address)
 
     def pools_of_nodes(self) -> Mapping[int, str]:
-        """Returns the pool of each node with any object, by node id."""
+        """Return the pool of each node with any object, by node id."""
         return {node_id: found.pool for node_id, found in self._objects.nodes().items()}
 
     async def departing(self, pools: Collection[str]) -> Mapping[int, ObservedNode]:
-        """Returns the nodes of deleted pools that still have a pod or a volume."""
+        """Return the nodes of deleted pools that still have a pod or a volume."""
         return {
             node_id: observed_node(found, unreachable_host=await self._kubernetes_nodes.is_gone(found.pod))
             for node_id, found in self._objects.nodes().items()
@@ -229,13 +229,13 @@ class KubernetesInfrastructure:
         }
 
     def history(self) -> HistoryStatus | None:
-        """Returns the status of the lake; None without one."""
+        """Return the status of the lake; None without one."""
         return history_status(self._objects)
 
     def listeners(
         self, desired: DesiredCluster, observed: ObservedCluster, pool: str
     ) -> tuple[ListenerStatus, ...] | None:
-        """Returns the addresses and authorities of a pool's listeners; None while no leader answers."""
+        """Return the addresses and authorities of a pool's listeners; None while no leader answers."""
         if observed.kafka is None:
             return None
         own = {node.node_id for node in desired.nodes_with_settings if node.pool == pool}
@@ -270,7 +270,7 @@ class KubernetesInfrastructure:
             await update_readiness(self._api, self._objects, observed)
 
     async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
-        """Stops the pods of these pools, brokers first; without `pools`, all of the cluster. Raises StepError."""
+        """Stop the pods of these pools, brokers first; without `pools`, all of the cluster. Raises StepError."""
         found = [node for node in self._objects.nodes().values() if pools is None or node.pool in pools]
         for role in (Role.BROKER, Role.CONTROLLER):
             for node in found:
@@ -282,7 +282,7 @@ class KubernetesInfrastructure:
                 await self._objects.delete_pod(pod, 0)
 
     async def delete_volumes(self, pools: Collection[str]) -> None:
-        """Deletes the volumes of deleted pools. Raises StepError."""
+        """Delete the volumes of deleted pools. Raises StepError."""
         for found in self._objects.nodes().values():
             for claim in found.claims.values() if found.pool in pools else ():
                 await self._objects.delete(VOLUME_CLAIM, claim)
@@ -365,7 +365,7 @@ class KubernetesInfrastructure:
             await self._objects.delete(CONFIG_MAP, objects.config)
 
     async def _rebuild(self, node: DesiredNode) -> None:
-        """Runs the command on the survivor's volume, then stores that it is the only voter."""
+        """Run the command on the survivor's volume, then store that it is the only voter."""
         context, objects = self._required_context(), self._objects_of(node.node_id)
         directory_id = annotation(objects.claim, ANNOTATION_DIRECTORY_ID)
         if directory_id is None:
@@ -382,7 +382,7 @@ class KubernetesInfrastructure:
         return found or NodeObjects(node_id=node_id, role=Role.CONTROLLER, pool=self._name)
 
     def _node(self, desired: DesiredCluster, node_id: int) -> DesiredNode:
-        """Returns a desired node or, for a leaving node, its settings or those of another node of its pool.
+        """Return a desired node or, for a leaving node, its settings or those of another node of its pool.
 
         Raises:
             StepError: the node is not desired, and no settings of its pool are known.
@@ -411,7 +411,7 @@ class KubernetesInfrastructure:
     # Facts
 
     async def _store_directory_ids(self, nodes: Iterable[NodeObjects]) -> None:
-        """Copies the directory ids that format containers report to the claims, which outlive pods."""
+        """Copy the directory ids that format containers report to the claims, which outlive pods."""
         formation = self._identity.formation()
         for node in nodes:
             directory_id = formatted_directory_id(node.pod)
@@ -424,7 +424,7 @@ class KubernetesInfrastructure:
     async def _restart_refusals(
         self, desired: DesiredCluster, observed: Mapping[int, ObservedNode]
     ) -> Mapping[int, str]:
-        """Returns why running nodes can't be restarted, by node id: the API server rejects their new pods.
+        """Return why running nodes can't be restarted, by node id: the API server rejects their new pods.
 
         One pod of each pool and implementation is tried: the others differ in names alone.
         """

@@ -42,7 +42,7 @@ class KubernetesNodes:
             return False
 
     async def label(self, name: str, key: str) -> str | None:
-        """Returns a label of a node. A present label is read again; a missing label may be cached.
+        """Return a label of a node. A present label is read again; a missing label may be cached.
 
         Raises:
             NodesForbiddenError: the operator may not read nodes.
@@ -105,7 +105,7 @@ def _waits(pod: Object) -> bool:
 
 
 async def _rack(kubernetes_nodes: KubernetesNodes, pod: Object, key: str) -> tuple[str | None, str]:
-    """Returns the rack of a pod, or why it is not known."""
+    """Return the rack of a pod, or why it is not known."""
     # Newer releases of Kubernetes copy labels of zones and regions to pods, which needs no right to read nodes.
     own = pod["metadata"].get("labels", {}).get(key)
     if own:

@@ -51,7 +51,7 @@ class Lease:
         return self._clock() < self._held_until
 
     async def try_acquire(self) -> bool:
-        """Acquires or renews it if it is free, ours, or was not renewed for its duration. Raises ApiError."""
+        """Acquire or renew it if it is free, ours, or was not renewed for its duration. Raises ApiError."""
         started = self._clock()
         # The holder caches the object, so that a renewal is one request.
         current = self._mine or await self._api.get(LEASE, self._namespace, self._name)
@@ -71,7 +71,7 @@ class Lease:
         return True
 
     async def release(self) -> None:
-        """Releases it at once. Errors are ignored: it expires."""
+        """Release it at once. Errors are ignored: it expires."""
         self._held_until = -1.0
         self._mine = None
         try:
@@ -84,18 +84,18 @@ class Lease:
             return
 
     async def acquire(self) -> None:
-        """Waits until it is held."""
+        """Wait until it is held."""
         while not await self._try_quietly():  # noqa: ASYNC110 - the other holder is another process
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
 
     async def renew(self) -> None:
-        """Renews it until cancelled. Raises LeaseLostError as soon as another process may hold it."""
+        """Renew it until cancelled. Raises LeaseLostError as soon as another process may hold it."""
         async with self._while_held():
             await asyncio.Event().wait()
 
     @asynccontextmanager
     async def held(self, timeout_s: float) -> AsyncIterator[None]:
-        """Holds it while the context is open: renews it, and cancels the context as soon as it is lost.
+        """Hold it while the context is open: renews it, and cancels the context as soon as it is lost.
 
         Raises LeaseLostError if it can't be acquired in time, or was lost.
         """
@@ -114,7 +114,7 @@ class Lease:
 
     @asynccontextmanager
     async def _while_held(self) -> AsyncIterator[None]:
-        """Renews it while the context is open. Cancels the context, and raises LeaseLostError, when it expires."""
+        """Renew it while the context is open. Cancels the context, and raises LeaseLostError, when it expires."""
         try:
             async with asyncio.timeout(self._remaining_s()) as scope:
                 renewing = asyncio.create_task(self._extend(scope))
@@ -130,7 +130,7 @@ class Lease:
             ) from error
 
     async def _extend(self, scope: asyncio.Timeout) -> None:
-        """Moves the end of a context with each renewal."""
+        """Move the end of a context with each renewal."""
         while True:
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
             if await self._try_quietly() and not scope.expired():
@@ -140,7 +140,7 @@ class Lease:
         return max(0.0, self._held_until - self._clock())
 
     async def _try_quietly(self) -> bool:
-        """Tries it; a failure counts as not held. Equal failures in a row are logged once."""
+        """Try it; a failure counts as not held. Equal failures in a row are logged once."""
         try:
             async with asyncio.timeout(self._duration_s / 2):
                 is_held = await self.try_acquire()

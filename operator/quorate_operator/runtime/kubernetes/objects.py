@@ -51,7 +51,7 @@ class ClusterObjects:
         self.cluster = cluster
 
     def nodes(self) -> dict[int, NodeObjects]:
-        """Returns every node of which any object exists."""
+        """Return every node of which any object exists."""
         return by_node(*(self.of_kind(kind) for kind in (POD, VOLUME_CLAIM, CONFIG_MAP)))
 
     def node(self, node_id: int) -> NodeObjects | None:
@@ -61,15 +61,15 @@ class ClusterObjects:
         return self._cache.of_cluster(kind, self.namespace, self.cluster)
 
     def find(self, kind: Kind, name: str) -> Object | None:
-        """Returns an object of the namespace with Quorate's label, or None."""
+        """Return an object of the namespace with Quorate's label, or None."""
         return self._cache.find(kind, self.namespace, name)
 
     def seen(self, item: Object) -> None:
-        """Stores an object as a write returned it."""
+        """Store an object as a write returned it."""
         self._cache.put(item)
 
     async def apply(self, item: Object) -> Object:
-        """Applies an object unless it is unchanged; returns the resulting object.
+        """Apply an object unless it is unchanged; returns the resulting object.
 
         Raises StepError if an object of this name has another owner, and ApiError.
         """
@@ -91,7 +91,7 @@ class ClusterObjects:
         return written
 
     async def _refuse_foreign(self, kind: Kind, item: Object, known: Object | None) -> None:
-        """Refuses the name of another owner's object, which server-side apply would take over."""
+        """Refuse the name of another owner's object, which server-side apply would take over."""
         name = item["metadata"]["name"]
         found = known or await self._api.get(kind, self.namespace, name)
         if found is None:
@@ -106,7 +106,7 @@ class ClusterObjects:
             )
 
     async def delete_pod(self, pod: Object, grace_ms: int | None) -> None:
-        """Deletes a pod with this grace period, None for its own, and waits until it is gone. Raises StepError."""
+        """Delete a pod with this grace period, None for its own, and wait until it is gone. Raises StepError."""
         spec_s = int(pod["spec"].get("terminationGracePeriodSeconds", 30))
         # Less than a second would be no grace at all to Kubernetes, which then does not wait for the process.
         grace_s = spec_s if grace_ms is None else max(1, grace_ms // 1000) if grace_ms else 0
@@ -115,7 +115,7 @@ class ClusterObjects:
     async def delete(
         self, kind: Kind, item: Object, timeout_s: float = DELETION_SLACK_S, *, grace_s: int | None = None
     ) -> None:
-        """Deletes an object and waits until it is gone: only then its processes have ended. Raises StepError."""
+        """Delete an object and wait until it is gone: only then its processes have ended. Raises StepError."""
         name, uid = item["metadata"]["name"], item["metadata"]["uid"]
         await self._api.delete(kind, self.namespace, name, uid=uid, grace_s=grace_s)
         try:
@@ -130,7 +130,7 @@ class ClusterObjects:
         self._cache.remove(item)
 
     async def run_to_end(self, body: Object) -> Object:
-        """Runs the pod of a task, deletes it, and returns it as it ended. Raises StepError.
+        """Run the pod of a task, delete it, and returns it as it ended. Raises StepError.
 
         A running pod of an operator that was killed is waited for. The result of an ended pod may be old, so its task
         runs again.
@@ -156,7 +156,7 @@ class ClusterObjects:
         return pod
 
     async def annotate(self, item: Object, annotations: Mapping[str, str | None]) -> None:
-        """Sets annotations of an object besides the applied ones; None removes one."""
+        """Set annotations of an object besides the applied ones; None removes one."""
         kind, name = OWNED_KINDS[item["kind"]], item["metadata"]["name"]
         patch = {"metadata": {"annotations": dict(annotations)}}
         self._cache.put(await self._api.merge(kind, self.namespace, name, patch))
@@ -168,7 +168,7 @@ def phase_of(pod: Object) -> str | None:
 
 
 def last_message(pod: Object) -> str:
-    """Returns why an ended pod failed."""
+    """Return why an ended pod failed."""
     for status in pod.get("status", {}).get("containerStatuses", ()):
         ended = status.get("state", {}).get("terminated") or {}
         if ended.get("message"):
@@ -218,7 +218,7 @@ class DryRuns:
         self._refusals: dict[tuple[str, str, str], tuple[float, str | None]] = {}
 
     async def refusal(self, item: Object) -> str | None:
-        """Returns why the API server refuses to apply the object; None if it accepts it, or the dry run fails."""
+        """Return why the API server refuses to apply the object; None if it accepts it, or the dry run fails."""
         now = self._clock()
         self._refusals = {
             key: tried for key, tried in self._refusals.items() if now - tried[0] < DRY_RUN_AGE_S_MAX

@@ -87,7 +87,7 @@ class NodeObjects:
 def by_node(
     pods: Iterable[Object], claims: Iterable[Object], configs: Iterable[Object]
 ) -> dict[int, NodeObjects]:
-    """Returns the nodes of which any object exists. Objects without Quorate's labels are ignored."""
+    """Return the nodes of which any object exists. Objects without Quorate's labels are ignored."""
     found: dict[int, dict[str, Any]] = {}
     for part, objects in (("config", configs), ("claim", claims), ("pod", pods)):
         for item in objects:
@@ -110,7 +110,7 @@ def by_node(
 
 
 def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> ObservedNode:
-    """Returns the node as its objects show it. `gateway.readiness` judges whether a running one is in service."""
+    """Return the node as its objects show it. `gateway.readiness` judges whether a running one is in service."""
     pod, claim = objects.pod, objects.claim
     # The format container's message wins: a volume that lost its content was formatted again.
     directory_id = formatted_directory_id(pod) or annotation(claim, ANNOTATION_DIRECTORY_ID)
@@ -144,7 +144,7 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
 
 
 def volumes_in_use(objects: NodeObjects) -> frozenset[int]:
-    """Returns the ids of the volumes that the node's next start uses, of those that it has."""
+    """Return the ids of the volumes that the node's next start uses, of those that it has."""
     return frozenset(volume_id for volume_id, claim in objects.claims.items() if _is_in_use(claim))
 
 
@@ -154,7 +154,7 @@ def _is_in_use(claim: Object) -> bool:
 
 
 def volume_of(volume_id: int, claim: Object) -> ObservedVolume:
-    """Returns a volume, without sizes that are written in a way that Quorate does not read."""
+    """Return a volume, without sizes that are written in a way that Quorate does not read."""
     status = claim.get("status", {})
     volume = ObservedVolume(directory=data_directory(volume_id), is_in_use=_is_in_use(claim))
     try:
@@ -178,7 +178,7 @@ def volume_of(volume_id: int, claim: Object) -> ObservedVolume:
 
 
 def growth_refusal(refusal: str | None, claim: Object) -> str | None:
-    """Returns what the API server says of a larger claim, without the claim's name and with the StorageClass's."""
+    """Return what the API server says of a larger claim, without the claim's name and with the StorageClass's."""
     if refusal is None:
         return None
     reason = refusal.removeprefix(f'persistentvolumeclaims "{claim["metadata"]["name"]}" is forbidden: ')
@@ -189,18 +189,18 @@ def growth_refusal(refusal: str | None, claim: Object) -> str | None:
 
 
 def revision_of(pod: Object) -> Mapping[str, str]:
-    """Returns the `DesiredNode.revision` with which the pod was created, without the part of its claim."""
+    """Return the `DesiredNode.revision` with which the pod was created, without the part of its claim."""
     return _json(annotation(pod, ANNOTATION_REVISION))
 
 
 def configured_of(item: Object | None) -> dict[str, Address]:
-    """Returns the advertised addresses with which a pod or ConfigMap was created, by listener name."""
+    """Return the advertised addresses with which a pod or ConfigMap was created, by listener name."""
     written = _json(annotation(item, ANNOTATION_ADVERTISED))
     return {name: parse_address(text) for name, text in written.items()}
 
 
 def verifications_of(objects: NodeObjects) -> tuple[Verification, ...]:
-    """Returns the stored verifications of a node's names. Entries that Quorate did not write are ignored."""
+    """Return the stored verifications of a node's names. Entries that Quorate did not write are ignored."""
     written = _json(annotation(objects.config, ANNOTATION_VERIFIED))
     verified = []
     for text, at_ms in written.items():
@@ -214,13 +214,13 @@ def verifications_of(objects: NodeObjects) -> tuple[Verification, ...]:
 
 
 def verified_text(verified: Iterable[Verification]) -> str | None:
-    """Returns the annotation that `verifications_of` reads; None without verifications."""
+    """Return the annotation that `verifications_of` reads; None without verifications."""
     times = {str(verification.address): verification.at_ms for verification in verified}
     return json.dumps(times, sort_keys=True) if times else None
 
 
 def formatted_directory_id(pod: Object | None) -> str | None:
-    """Returns the directory id in the termination message of the format container, or None."""
+    """Return the directory id in the termination message of the format container, or None."""
     for status in _statuses(pod, "initContainerStatuses"):
         ended = status.get("state", {}).get("terminated") or {}
         if status["name"] == FORMAT_CONTAINER and ended.get("exitCode") == 0:
@@ -255,7 +255,7 @@ def is_node_gone(node: Object | None) -> bool:
 
 
 def annotation(item: Object | None, name: str) -> str | None:
-    """Returns an annotation; None if the annotation or the object is missing."""
+    """Return an annotation; None if the annotation or the object is missing."""
     if item is None:
         return None
     value = item["metadata"].get("annotations", {}).get(name)
@@ -322,7 +322,7 @@ def _statuses(pod: Object | None, part: str) -> list[Object]:
 
 
 def _json(text: str | None) -> Mapping[str, Any]:
-    """Returns a JSON object; an empty one for any other text, which Quorate did not write."""
+    """Return a JSON object; an empty one for any other text, which Quorate did not write."""
     if not text:
         return {}
     try:

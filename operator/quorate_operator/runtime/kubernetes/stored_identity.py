@@ -37,7 +37,7 @@ class StoredIdentity:
         self._store = store
 
     def formation(self) -> Formation | None:
-        """Returns the stored identity, or None. Raises StepError if claims belong to several clusters."""
+        """Return the stored identity, or None. Raises StepError if claims belong to several clusters."""
         quorum = self._quorum()
         stored = formation_of(quorum) if quorum is not None else None
         if stored is not None or quorum is None:
@@ -46,12 +46,12 @@ class StoredIdentity:
         return formation_on_disks(self._objects.nodes().values(), is_static=is_static)
 
     def as_configured(self, desired: DesiredCluster) -> DesiredCluster:
-        """Returns the cluster with static voters in configurations as long as the quorum has them."""
+        """Return the cluster with static voters in configurations as long as the quorum has them."""
         formation = self.formation()
         return desired if formation is None else replace(desired, dynamic_quorum=not formation.is_static)
 
     async def form(self, node_ids: Iterable[int], cluster_id: str | None, *, is_static: bool) -> None:
-        """Stores the initial voters of a new cluster. Raises StepError if it was formed already."""
+        """Store the initial voters of a new cluster. Raises StepError if it was formed already."""
 
         def change(stored: Formation | None) -> Formation:
             if stored is not None and stored.is_formed:
@@ -70,7 +70,7 @@ class StoredIdentity:
         await self._write(change)
 
     async def note_leader(self, kraft_version: int) -> None:
-        """Stores that a leader was seen."""
+        """Store that a leader was seen."""
         found = self.formation()
 
         def change(stored: Formation | None) -> Formation:
@@ -82,7 +82,7 @@ class StoredIdentity:
         await self._write(change)
 
     async def note_rebuilt(self, node_id: int, directory_id: str) -> None:
-        """Stores that the quorum was rebuilt from this controller."""
+        """Store that the quorum was rebuilt from this controller."""
 
         def change(stored: Formation | None) -> Formation:
             if stored is None:
@@ -97,7 +97,7 @@ class StoredIdentity:
         await self._write(change)
 
     async def _write(self, change: Callable[[Formation | None], Formation]) -> None:
-        """Changes the identity as it is stored at this time.
+        """Change the identity as it is stored at this time.
 
         Raises ApiError, a conflict if it was written meanwhile, and what `change` raises.
         """
@@ -129,7 +129,7 @@ class StoredIdentity:
 
 
 def formation_of(quorum: Object) -> Formation | None:
-    """Returns the identity that the status of a KafkaController stores, or None."""
+    """Return the identity that the status of a KafkaController stores, or None."""
     status = quorum.get("status") or {}
     stored = status.get("formation")
     cluster_id = status.get("clusterId")
@@ -146,7 +146,7 @@ def formation_of(quorum: Object) -> Formation | None:
 
 
 def formation_on_disks(nodes: Iterable[NodeObjects], *, is_static: bool) -> Formation | None:
-    """Returns the identity on the claims of a deleted KafkaController of this name, whose cluster continues.
+    """Return the identity on the claims of a deleted KafkaController of this name, whose cluster continues.
 
     Raises StepError if they belong to several clusters.
     """

@@ -83,7 +83,7 @@ async def apply_supporting_objects(
     cluster: str,
     pools: Sequence[str],
 ) -> tuple[RefusedObject, ...]:
-    """Applies missing and changed objects, and deletes those that nothing needs any more.
+    """Apply missing and changed objects, and delete those that nothing needs any more.
 
     Returns the objects that the API server rejects, for instance because of a quota, a policy or a StorageClass. The
     others are applied.
@@ -157,7 +157,7 @@ async def _delete_others(
     wanted: Sequence[Object],
     leaving: Collection[int] = (),
 ) -> None:
-    """Deletes the other objects of a kind, except those of leaving nodes and of invalid pools."""
+    """Delete the other objects of a kind, except those of leaving nodes and of invalid pools."""
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == kind.name}
     pools = {None, *pool_names(context)}
     for item in objects.of_kind(kind):
@@ -186,7 +186,7 @@ def _unknown_kind(item: Object) -> str:
 
 
 def history_status(objects: ClusterObjects) -> HistoryStatus | None:
-    """Returns the lake's status from the CronJob; None without a CronJob."""
+    """Return the lake's status from the CronJob; None without a CronJob."""
     for job in objects.of_kind(CRON_JOB):
         status = job.get("status", {})
         return HistoryStatus(
@@ -199,7 +199,7 @@ def history_status(objects: ClusterObjects) -> HistoryStatus | None:
 async def _apply_history(
     objects: ClusterObjects, context: Context, lifecycle: Lifecycle, refused: list[RefusedObject]
 ) -> None:
-    """Applies the history's volume and CronJob. Without a history, the CronJob is deleted and the volume stays."""
+    """Apply the history's volume and CronJob. Without a history, the CronJob is deleted and the volume stays."""
     history = history_of(context)
     if history is None:
         for job in objects.of_kind(CRON_JOB):
@@ -212,7 +212,7 @@ async def _apply_history(
 
 
 async def update_readiness(api: KubernetesApi, objects: ClusterObjects, observed: ObservedCluster) -> None:
-    """Writes the conditions that changed. A pod that was replaced meanwhile is no error. Raises ApiError."""
+    """Write the conditions that changed. A pod that was replaced meanwhile is no error. Raises ApiError."""
     nodes = objects.nodes()
     for node_id, in_sync in brokers_in_sync(observed).items():
         pod = nodes[node_id].pod if node_id in nodes else None
@@ -234,7 +234,7 @@ async def update_readiness(api: KubernetesApi, objects: ClusterObjects, observed
 
 
 def changed_condition(pod: Object, in_sync: InSync, now: str) -> Object | None:
-    """Returns the condition of a pod as it is to be written; None if the pod has it, or is being deleted."""
+    """Return the condition of a pod as it is to be written; None if the pod has it, or is being deleted."""
     if pod["metadata"].get("deletionTimestamp") is not None:
         return None
     conditions = pod.get("status", {}).get("conditions") or ()

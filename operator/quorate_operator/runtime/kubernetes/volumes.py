@@ -25,7 +25,7 @@ class Volumes:
         self._dry_runs = dry_runs
 
     async def apply(self, action: VolumeAction, context: Context, node: DesiredNode | None) -> None:
-        """Applies a step; `node` has the settings for claims that are created or grow. Raises StepError, ApiError."""
+        """Apply a step; `node` has the settings for claims that are created or grow. Raises StepError, ApiError."""
         claims = self._claims(action.node_id)
         match action:
             case steps.CreateVolume():
@@ -45,7 +45,7 @@ class Volumes:
                         await self._objects.delete(VOLUME_CLAIM, claim, DELETION_SLACK_S)
 
     async def apply_claim(self, context: Context, node: DesiredNode, volume_id: int) -> Object:
-        """Applies the claim of the manifest, and returns it. Raises StepError, ApiError."""
+        """Apply the claim of the manifest, and return it. Raises StepError, ApiError."""
         claim = self._claims(node.node_id).get(volume_id)
         if claim is not None and claim["metadata"].get("deletionTimestamp") is not None:
             raise steps.StepError(f"{node.label}: its old volume is still being deleted")
@@ -54,7 +54,7 @@ class Volumes:
     async def with_refusals(
         self, context: Context, node: DesiredNode, objects: NodeObjects, volumes: Mapping[int, ObservedVolume]
     ) -> Mapping[int, ObservedVolume]:
-        """Returns volumes with the reason why they can't grow: the StorageClass, a quota, a foreign claim."""
+        """Return volumes with the reason why they can't grow: the StorageClass, a quota, a foreign claim."""
         checked = dict(volumes)
         for volume_id, volume in volumes.items():
             desired_bytes, requested_bytes = node.volumes.get(volume_id), volume.requested_bytes

@@ -35,7 +35,7 @@ class ChildProcess:
     def start(
         cls, command: Sequence[str], *, directory: Path, log: Path, on_exit: Callable[[], None]
     ) -> "ChildProcess":
-        """Starts the command in `directory` and appends its output to `log`. Raises OSError.
+        """Start the command in `directory` and append its output to `log`. Raises OSError.
 
         It gets a process group of its own: Ctrl-C at the terminal reaches only the supervisor, which stops the
         nodes in order. The kernel kills it when the supervisor dies.
@@ -82,12 +82,12 @@ class ChildProcess:
             return None
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Sends a signal; does nothing if it has ended."""
+        """Send a signal; does nothing if it has ended."""
         if self.runs:
             signal.pidfd_send_signal(self._pidfd, number)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Waits until it has ended; returns False after `timeout_s`."""
+        """Wait until it has ended; returns False after `timeout_s`."""
         try:
             await asyncio.wait_for(self._exited.wait(), timeout_s)
         except TimeoutError:
@@ -95,7 +95,7 @@ class ChildProcess:
         return True
 
     async def stop(self, grace_ms: int) -> bool:
-        """Sends SIGTERM, and SIGKILL after `grace_ms`. Returns whether it ended by itself. Raises PlayError."""
+        """Send SIGTERM, and SIGKILL after `grace_ms`. Returns whether it ended by itself. Raises PlayError."""
         self.send_signal(signal.SIGTERM)
         self.send_signal(signal.SIGCONT)  # one that is suspended could not answer
         if await self.wait(grace_ms / 1000):
@@ -117,7 +117,7 @@ class ChildProcess:
 
 
 def describe_exit(returncode: int) -> str:
-    """Describes a return code of `subprocess`."""
+    """Describe a return code of `subprocess`."""
     if returncode >= 0:
         return f"exit status {returncode}"
     try:
@@ -127,7 +127,7 @@ def describe_exit(returncode: int) -> str:
 
 
 def die_with_parent(number: signal.Signals) -> Callable[[], None]:
-    """Returns a function for a child, between fork and exec: it gets the signal when its parent dies."""
+    """Return a function for a child, between fork and exec: it gets the signal when its parent dies."""
     parent = os.getpid()
 
     def arrange() -> None:
@@ -139,7 +139,7 @@ def die_with_parent(number: signal.Signals) -> Callable[[], None]:
 
 
 def trim_log(log: Path) -> None:
-    """Moves the content of a log that is too large to `<name>.1`.
+    """Move the content of a log that is too large to `<name>.1`.
 
     The file is copied, with its mode, and cut, because the writer keeps appending to it. What is written in between
     is lost.

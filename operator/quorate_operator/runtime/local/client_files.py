@@ -19,7 +19,7 @@ NODE_CLIENT = "client"
 
 
 def write_client_files(layout: Layout) -> None:
-    """Writes a file for each user of the brokers' first listener, and one for the controllers'. Raises PlayError."""
+    """Write a file for each user of the brokers' first listener, and one for the controllers'. Raises PlayError."""
     secrets, directory = layout.manifests.secrets, layout.directory
     listener = first_listener(layout, Role.BROKER)
     for user, login in _users(layout, listener) if listener is not None else ():
@@ -33,14 +33,14 @@ def write_client_files(layout: Layout) -> None:
 
 
 def first_listener(layout: Layout, role: Role) -> Listener | None:
-    """Returns the listener at the bootstrap addresses; None if it is missing or not secured."""
+    """Return the listener at the bootstrap addresses; None if it is missing or not secured."""
     nodes = layout.desired.of_role(role)
     listener = nodes[0].listeners[0] if nodes else None
     return None if listener is None or listener.protocol == "PLAINTEXT" else listener
 
 
 def client_config(layout: Layout) -> Path | None:
-    """Returns the file for clients of the brokers: that of the first super user who has one, or of the first user."""
+    """Return the file for clients of the brokers: that of the first super user who has one, or of the first user."""
     listener = first_listener(layout, Role.BROKER)
     if listener is None:
         return None
@@ -55,7 +55,7 @@ def client_config(layout: Layout) -> Path | None:
 
 
 def controllers_client_config(layout: Layout) -> Path | None:
-    """Returns the file for clients of the controllers."""
+    """Return the file for clients of the controllers."""
     return None if first_listener(layout, Role.CONTROLLER) is None else layout.directory.controllers_client
 
 
@@ -64,7 +64,7 @@ def client_file(layout: Layout, user: str) -> Path:
 
 
 def _users(layout: Layout, listener: Listener) -> Iterator[tuple[str, tuple[str, str, str] | None]]:
-    """Yields users with their login, those of SCRAM first."""
+    """Yield users with their login, those of SCRAM first."""
     sasl, secrets = listener.sasl, layout.manifests.secrets
     if sasl is None:
         yield NODE_CLIENT, None
@@ -122,7 +122,7 @@ TOOLS = (
 
 
 def write_tools(layout: Layout, kafka: Kafka) -> None:
-    """Writes the scripts into the directory's `bin`. Raises PlayError."""
+    """Write the scripts into the directory's `bin`. Raises PlayError."""
     directory = layout.directory
     log4j = directory.tools / "log4j2.properties"
     directory.write(log4j, TOOLS_LOG4J2)
@@ -150,7 +150,7 @@ def _script(tool: Tool, command: str, layout: Layout) -> str:
 
 
 def _with_client(tool: Tool, layout: Layout) -> str:
-    """Returns lines that add the properties of a client, where a listener needs them and no others are named."""
+    """Return lines that add the properties of a client, where a listener needs them and no others are named."""
     found = {Role.CONTROLLER: controllers_client_config(layout), Role.BROKER: client_config(layout)}
     option = {
         role: "" if file is None else f"--command-config {shlex.quote(str(file))} "

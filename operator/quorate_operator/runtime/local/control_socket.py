@@ -31,7 +31,7 @@ class _TooLongError(Exception):
 
 @asynccontextmanager
 async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[None]:
-    """Answers commands while the context is open. `handler` raises PlayError for a refused command."""
+    """Answer commands while the context is open. `handler` raises PlayError for a refused command."""
 
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -60,7 +60,7 @@ async def serve(directory: PlayDirectory, handler: Handler) -> AsyncIterator[Non
 
 
 async def call(directory: PlayDirectory, command: str, **arguments: Any) -> Any:
-    """Sends a command to the supervisor of this directory; returns its result.
+    """Send a command to the supervisor of this directory; returns its result.
 
     Raises NotRunningError, NotAnsweringError, or PlayError: with what it answered, or for what is too long.
     """
@@ -133,7 +133,7 @@ async def _response_to(line: bytes, handler: Handler) -> dict[str, Any]:
 
 @contextmanager
 def _short_path(directory: Path) -> Iterator[str]:
-    """Yields a short path of the socket: the path of a Unix socket is limited to 107 bytes."""
+    """Yield a short path of the socket: the path of a Unix socket is limited to 107 bytes."""
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"

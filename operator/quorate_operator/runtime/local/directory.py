@@ -41,7 +41,7 @@ _OTHERS_MAY_ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
 
 
 def _volume_id(name: str) -> int | None:
-    """Returns the volume of a log directory by its name; None for other names."""
+    """Return the volume of a log directory by its name; None for other names."""
     matched = _DATA.fullmatch(name)
     return None if matched is None else int(matched[1] or METADATA_VOLUME)
 
@@ -126,7 +126,7 @@ class PlayDirectory:
         return self._lock
 
     def lock(self) -> None:
-        """Creates the directory if it does not exist, and locks it.
+        """Create the directory if it does not exist, and locks it.
 
         Raises AlreadyRunningError, or PlayError if it can't be written, can't be trusted, or holds something else;
         nothing was changed then.
@@ -164,15 +164,15 @@ class PlayDirectory:
             ) from None
 
     def check(self) -> None:
-        """Refuses a directory that another user owns or may write. Raises PlayError."""
+        """Refuse a directory that another user owns or may write. Raises PlayError."""
         check_directory(self.path)
 
     def adopt(self, lock_descriptor: int) -> None:
-        """Holds the lock that the parent process took."""
+        """Hold the lock that the parent process took."""
         self._lock = lock_descriptor
 
     def release(self) -> None:
-        """Releases the lock. A supervisor keeps it until its process ends."""
+        """Release the lock. A supervisor keeps it until its process ends."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -195,13 +195,13 @@ class PlayDirectory:
         return False
 
     def make(self, path: Path) -> None:
-        """Creates a directory of the cluster, and those above it, for the owner alone. Raises OSError."""
+        """Create a directory of the cluster, and those above it, for the owner alone. Raises OSError."""
         for parent in reversed(path.relative_to(self.path).parents):
             (self.path / parent).mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
 
     def write(self, path: Path, content: str, mode: int = PRIVATE_FILE) -> None:
-        """Writes a file whole or not at all. Raises PlayError.
+        """Write a file whole or not at all. Raises PlayError.
 
         By default only the owner can read it: it may hold passwords.
         """
@@ -216,7 +216,7 @@ class PlayDirectory:
             raise PlayError(f"{path} can't be written: {error.strerror}") from error
 
     def directory_id_of(self, label: str, cluster_id: str) -> str | None:
-        """Returns the directory id of a formatted node, None if it is not formatted.
+        """Return the directory id of a formatted node, None if it is not formatted.
 
         Raises PlayError if it was formatted for another cluster.
         """
@@ -243,7 +243,7 @@ class UntrustedError(PlayError):
 
 
 def check_directory(path: Path) -> None:
-    """Refuses a directory that another user owns or may write; it need not exist. Raises PlayError."""
+    """Refuse a directory that another user owns or may write; it need not exist. Raises PlayError."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -254,7 +254,7 @@ def check_directory(path: Path) -> None:
 
 
 def check_content(path: Path) -> None:
-    """Refuses a directory with a file that another user owns or may write, or with a symbolic link.
+    """Refuse a directory with a file that another user owns or may write, or with a symbolic link.
 
     A link would lead writes of the cluster, and of Kafka, to another file. Raises PlayError.
     """
@@ -276,7 +276,7 @@ def check_content(path: Path) -> None:
 
 
 def check_peer(connected: socket.socket, path: Path) -> None:
-    """Refuses the other end of a Unix socket at `path` if another user runs it. Raises PlayError."""
+    """Refuse the other end of a Unix socket at `path` if another user runs it. Raises PlayError."""
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, _ = struct.unpack("3i", credentials)
     if uid not in (os.geteuid(), 0):

@@ -25,7 +25,7 @@ async def create(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None
 
 
 async def format_further(layout: Layout, node: DesiredNode) -> None:
-    """Formats the directories that were added to a node since its last start. Raises StepError."""
+    """Format the directories that were added to a node since its last start. Raises StepError."""
     if not all((data / META_PROPERTIES).is_file() for data in layout.log_directories(node)[1:]):
         await _format(layout, node, is_initial=False)
 
@@ -36,13 +36,13 @@ async def _format(layout: Layout, node: DesiredNode, *, is_initial: bool) -> Non
 
 
 async def rebuild_quorum(layout: Layout, node: DesiredNode) -> None:
-    """Makes a stopped controller the only voter, from its own disk. Raises StepError."""
+    """Make a stopped controller the only voter, from its own disk. Raises StepError."""
     layout.write_config(node)
     await _run(layout, node.label, layout.rebuild_command(node), "rebuild.log", "made the only voter")
 
 
 async def delete(layout: Layout, label: str, volume_id: int | None = None) -> None:
-    """Deletes one volume of a node, or all. Raises StepError."""
+    """Delete one volume of a node, or all. Raises StepError."""
     volumes = layout.directory.volumes(label) | {METADATA_VOLUME: layout.directory.node_data(label)}
     for data in volumes.values() if volume_id is None else (layout.directory.node_data(label, volume_id),):
         # Whole or not at all: half of a disk must not be taken for a disk.
@@ -53,7 +53,7 @@ async def delete(layout: Layout, label: str, volume_id: int | None = None) -> No
 
 
 def forget(layout: Layout, label: str) -> None:
-    """Removes the files of a node that has left, except for its data."""
+    """Remove the files of a node that has left, except for its data."""
     directory = layout.directory.node(label)
     if not directory.exists():
         return
@@ -77,7 +77,7 @@ def is_formatted(directory: PlayDirectory, label: str) -> bool:
 
 
 async def _run(layout: Layout, label: str, command: Sequence[str], log_name: str, what: str) -> None:
-    """Runs a command on a node's disk to its end. Raises StepError with the last lines of its output."""
+    """Run a command on a node's disk to its end. Raises StepError with the last lines of its output."""
     directory = layout.directory.node(label)
     log = directory / log_name
     process = ChildProcess.start(command, directory=directory, log=log, on_exit=lambda: None)

@@ -82,7 +82,7 @@ class Forwarder:
             ) from error
 
     async def close(self) -> None:
-        """Stops listening, and closes every connection."""
+        """Stop listening, and close every connection."""
         server, self._server = self._server, None
         if server is not None:
             await stop_accepting(server)
@@ -149,7 +149,7 @@ class Forwarder:
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Stops accepting, and lets pending accepts complete: a closed server would leave their connections open."""
+    """Stop accepting, and lets pending accepts complete: a closed server would leave their connections open."""
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())
@@ -178,7 +178,7 @@ class Publications:
         self._keep = keep
 
     def current(self) -> tuple[Publication, ...]:
-        """Returns every address that points at a node."""
+        """Return every address that points at a node."""
         return tuple(
             replace(publication, connections=self._forwarders[address].connections)
             if address in self._forwarders
@@ -187,7 +187,7 @@ class Publications:
         )
 
     def add_own(self, desired: DesiredCluster) -> None:
-        """Publishes the own addresses that nodes advertise: they listen there as soon as they run."""
+        """Publish the own addresses that nodes advertise: they listen there as soon as they run."""
         own = own_publications(desired, self._own_address, clock.now_ms())
         missing = [publication for publication in own if publication.address not in self._published]
         self._published.update({publication.address: publication for publication in missing})
@@ -195,7 +195,7 @@ class Publications:
             self._write()
 
     async def resume(self) -> None:
-        """Publishes the addresses again that the last supervisor published. Raises PlayError."""
+        """Publish the addresses again that the last supervisor published. Raises PlayError."""
         for publication in self._published.values():
             await self._open(
                 publication.address, self._own_address(publication.node_id, publication.listener)
@@ -218,14 +218,14 @@ class Publications:
         self._write()
 
     def retire(self, action: RetireAddress) -> None:
-        """Stores that no node advertises the address any more."""
+        """Store that no node advertises the address any more."""
         known = self._of(action.address, action.node_id)
         if known is not None and known.retired_at_ms is None:
             self._published[action.address] = replace(known, retired_at_ms=clock.now_ms())
             self._write()
 
     async def withdraw(self, action: WithdrawAddress) -> None:
-        """Stops forwarding from the address, and closes its connections."""
+        """Stop forwarding from the address, and close its connections."""
         if self._of(action.address, action.node_id) is None:
             return
         forwarder = self._forwarders.pop(action.address, None)
@@ -235,7 +235,7 @@ class Publications:
         self._write()
 
     async def close(self) -> None:
-        """Closes every listener. Publications stay stored."""
+        """Close every listener. Publications stay stored."""
         forwarders, self._forwarders = self._forwarders, {}
         for forwarder in forwarders.values():
             await forwarder.close()
@@ -258,7 +258,7 @@ class Publications:
 def own_publications(
     desired: DesiredCluster, own_address: OwnAddress, now_ms: int
 ) -> tuple[Publication, ...]:
-    """Returns the addresses that nodes both advertise and listen on."""
+    """Return the addresses that nodes both advertise and listen on."""
     return tuple(
         Publication(address=address, node_id=node.node_id, listener=listener, since_ms=now_ms)
         for node in desired.nodes

@@ -65,7 +65,7 @@ class NodeIdentity:
     """The volumes that its next start uses, of those that it has."""
 
     def own_address(self, listener: str) -> Address:
-        """Returns where the node itself listens, which never changes."""
+        """Return where the node itself listens, which never changes."""
         return Address(LOOPBACK, self.ports[listener])
 
     @property
@@ -96,7 +96,7 @@ class ClusterIdentity:
 
 
 def read_identity(directory: PlayDirectory) -> ClusterIdentity:
-    """Reads the stored identity. Raises PlayError."""
+    """Read the stored identity. Raises PlayError."""
     file = directory.identity_file
     directory.check()
     try:
@@ -114,7 +114,7 @@ def read_identity(directory: PlayDirectory) -> ClusterIdentity:
 
 
 def write_identity(directory: PlayDirectory, identity: ClusterIdentity) -> None:
-    """Stores the identity. Raises PlayError."""
+    """Store the identity. Raises PlayError."""
     content = {"format": FORMAT, **asdict(identity), "kafka_versions": sorted(identity.kafka_versions)}
     directory.write(directory.identity_file, json.dumps(content, indent=2, default=str) + "\n")
 
@@ -127,7 +127,7 @@ def settle_identity(
     kept: ClusterIdentity | None = None,
     running: Collection[int] = (),
 ) -> ClusterIdentity:
-    """Returns the identity for this manifest: what is stored, completed by new choices. Writes nothing.
+    """Return the identity for this manifest: what is stored, completed by new choices. Writes nothing.
 
     `kept` is the stored identity, which is read if it is missing; `running` are nodes whose ports are in use
     because they run. Raises PlayError if the directory belongs to another cluster, if the manifest changes what
@@ -161,7 +161,7 @@ def settle_identity(
 
 
 def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFacts:
-    """Returns the quorum for configurations."""
+    """Return the quorum for configurations."""
     controllers = desired.of_role(Role.CONTROLLER)
     listener = controllers[0].listeners[0]
     voters = []
@@ -234,7 +234,7 @@ class _Ports:
         self.problems: list[str] = []
 
     def choose(self, label: str, wanted: _WantedPort, kept: int | None) -> int:
-        """Returns the listener's own port: the stored one, else the manifest's, else a free one.
+        """Return the listener's own port: the stored one, else the manifest's, else a free one.
 
         If a port is stored, another one in the manifest is an address that leads to it.
         """
@@ -316,7 +316,7 @@ def _identity_from(content: Mapping[str, Any]) -> ClusterIdentity:
 
 
 def _check(identity: ClusterIdentity) -> None:
-    """Refuses what would lead out of the directory or off this machine. Raises ValueError."""
+    """Refuse what would lead out of the directory or off this machine. Raises ValueError."""
     for version in (*identity.kafka_versions, *(node.kafka_version for node in identity.nodes.values())):
         if _VERSION.fullmatch(version) is None:
             raise ValueError(f"kafka_version {version!r}: not of the form 4.4.0")

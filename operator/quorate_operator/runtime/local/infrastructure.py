@@ -70,7 +70,7 @@ class LocalInfrastructure:
         self._publications.add_own(layout.desired)
 
     async def open(self) -> None:
-        """Publishes the addresses again that the last supervisor published. Raises PlayError."""
+        """Publish the addresses again that the last supervisor published. Raises PlayError."""
         await self._publications.resume()
 
     @property
@@ -78,7 +78,7 @@ class LocalInfrastructure:
         return frozenset(node_id for node_id, node in self._nodes.items() if node.runs)
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
-        """Implements `Infrastructure.complete`.
+        """Implement `Infrastructure.complete`.
 
         Raises PlayError: an address is not unique, or a listener can't be played.
         """
@@ -138,12 +138,12 @@ class LocalInfrastructure:
         self._change(verifications=(*others, *verified))
 
     def security_of(self, address: Address) -> SecurityConfig | None:
-        """Returns how the operator connects to the listener at an address; None if no node has that."""
+        """Return how the operator connects to the listener at an address; None if no node has that."""
         listener = self._listeners().get(address)
         return None if listener is None else security_config(listener, self.layout.manifests.secrets)
 
     def _listeners(self) -> Mapping[Address, Listener]:
-        """Returns the listener at each address that a node has, had when it was started, or shall have."""
+        """Return the listener at each address that a node has, had when it was started, or shall have."""
         manifests, identity = self.layout.manifests, self.layout.identity
         pools = {resource.metadata.name: resource.spec.listeners for resource in manifests.resources}
         desired = {node.node_id: node for node in self.layout.desired.nodes}
@@ -177,7 +177,7 @@ class LocalInfrastructure:
         return node.process if node is not None and node.runs else None
 
     def send_signal(self, node_id: int, number: signal.Signals) -> int | None:
-        """Sends a node's process a signal. Returns its pid, or None without a process."""
+        """Send a node's process a signal. Returns its pid, or None without a process."""
         process = self.process_of(node_id)
         if process is None:
             return None
@@ -207,7 +207,7 @@ class LocalInfrastructure:
             logger.error("the history is not shipped: %s", error)  # noqa: TRY400 - no traceback
 
     async def close(self) -> None:
-        """Kills what still runs, and closes every forwarding listener."""
+        """Kill what still runs, and close every forwarding listener."""
         self.kill_all()
         await asyncio.gather(*(node.stop(grace_ms=0) for node in self._nodes.values()))
         await self._shippers.close()
@@ -300,7 +300,7 @@ class LocalInfrastructure:
         return frozenset(self.layout.identity.nodes[node_id].volumes)
 
     def _use_volumes(self, node_id: int, volumes: frozenset[int]) -> None:
-        """Stores the volumes that a node's next start uses."""
+        """Store the volumes that a node's next start uses."""
         self._change_node(node_id, volumes=tuple(sorted(volumes)))
         completed = complete(self.layout.manifests, self.layout.desired, self.layout.identity)
         self.layout = replace(self.layout, desired=completed)
@@ -371,7 +371,7 @@ class LocalInfrastructure:
         self._change(nodes=nodes)
 
     def _change(self, **fields: object) -> None:
-        """Stores a change before any step depends on it. Raises PlayError."""
+        """Store a change before any step depends on it. Raises PlayError."""
         identity: ClusterIdentity = replace(self.layout.identity, **fields)  # type: ignore[arg-type]
         write_identity(self.layout.directory, identity)
         self.layout = replace(self.layout, identity=identity)

@@ -48,35 +48,35 @@ class Layout:
         return next(node for node in self.desired.nodes if node.node_id == node_id)
 
     def address(self, node: DesiredNode) -> str:
-        """Returns `host:port` of the node's first listener for clients."""
+        """Return `host:port` of the node's first listener for clients."""
         name = node.listeners[0].name
         return str(node.advertised.get(name, self.own_address(node.node_id, name)))
 
     def directory_id_of(self, label: str) -> str | None:
-        """Returns the directory id on a node's disk, None if it is not formatted. Raises PlayError."""
+        """Return the directory id on a node's disk, None if it is not formatted. Raises PlayError."""
         return self.directory.directory_id_of(label, self.identity.cluster_id)
 
     def log_directories(self, node: DesiredNode) -> list[Path]:
-        """Returns the log directories that the node's next start uses, first that of the metadata log."""
+        """Return the log directories that the node's next start uses, first that of the metadata log."""
         ids = sorted(self.identity.nodes[node.node_id].volumes)
         return [self.directory.node_data(node.label, volume_id) for volume_id in ids]
 
     def own_address(self, node_id: int, listener: str) -> Address:
-        """Returns where a node itself listens. Raises KeyError."""
+        """Return where a node itself listens. Raises KeyError."""
         return self.identity.nodes[node_id].own_address(listener)
 
     def addresses(self, role: Role) -> dict[int, str]:
         return {node.node_id: self.address(node) for node in self.desired.of_role(role)}
 
     def bootstrap(self, role: Role) -> str:
-        """Returns the addresses of a role as a bootstrap list."""
+        """Return the addresses of a role as a bootstrap list."""
         return ",".join(self.addresses(role).values())
 
     def config_file(self, node: DesiredNode) -> Path:
         return self.directory.node(node.label) / "server.properties"
 
     def write_config(self, node: DesiredNode) -> None:
-        """Writes the node's configuration, so that a changed manifest takes effect. Raises PlayError."""
+        """Write the node's configuration, so that a changed manifest takes effect. Raises PlayError."""
         build = controller_properties if node.role is Role.CONTROLLER else broker_properties
         ports = self.identity.nodes[node.node_id].ports
         facts = quorum_facts(self.desired, self.identity)
@@ -90,7 +90,7 @@ class Layout:
         return SecretFiles(root=str(self.directory.secrets), secrets=self.manifests.secrets)
 
     def write_secrets(self) -> None:
-        """Writes the Secrets that the manifest names as nodes read them. Raises PlayError."""
+        """Write the Secrets that the manifest names as nodes read them. Raises PlayError."""
         manifests = self.manifests
         for name in {use.name for use in secret_uses(manifests.controllers, manifests.brokers)}:
             for key, value in manifests.secrets[name].values.items():
@@ -108,7 +108,7 @@ class Layout:
         return self.directory.secrets / "add-scram.args"
 
     def _scram_options(self, node: DesiredNode) -> list[str]:
-        """Returns the options by which a new cluster gets its SCRAM users. No password is among them."""
+        """Return the options by which a new cluster gets its SCRAM users. No password is among them."""
         users = self.manifests.controllers.spec.scram_users
         if users is None:
             return []
@@ -117,7 +117,7 @@ class Layout:
         return ["--add-scram-from", f"{users.mechanism}={self.secret_files.directory(users.secret_name)}"]
 
     def format_command(self, node: DesiredNode, *, is_initial: bool = True) -> list[str]:
-        """Returns the command that formats the node's storage, as a first voter's or a joining node's."""
+        """Return the command that formats the node's storage, as a first voter's or a joining node's."""
         arguments = [
             "format",
             "--config",
@@ -158,7 +158,7 @@ class Layout:
         )
 
     def kept_config(self, label: str) -> str:
-        """Returns the last written configuration of a node. Raises StepError if it can't be used."""
+        """Return the last written configuration of a node. Raises StepError if it can't be used."""
         file = self.directory.node(label) / "server.properties"
         text = file.read_text()
         fault = fault_in(text, self.directory.node(label))
@@ -176,7 +176,7 @@ class Layout:
         *,
         environment: Mapping[str, str],
     ) -> list[str]:
-        """Returns the command that runs a node with its last written configuration."""
+        """Return the command that runs a node with its last written configuration."""
         config = self.directory.node(label) / "server.properties"
         if implementation is Implementation.PYTHON:
             return [*QUORATE, "controller", "run", "--config", str(config)]

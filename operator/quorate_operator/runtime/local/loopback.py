@@ -36,12 +36,12 @@ def is_free(port: int) -> bool:
 
 
 def first_free(start: int, taken: Collection[int]) -> int | None:
-    """Returns the first port from `start` on that is free and not in `taken`, or None."""
+    """Return the first port from `start` on that is free and not in `taken`, or None."""
     return next((port for port in range(start, PORT_MAX + 1) if port not in taken and is_free(port)), None)
 
 
 def owner_of(port: int) -> str:
-    """Returns who listens on the port, if this user may see it: `pid 123 (java)`."""
+    """Return who listens on the port, if this user may see it: `pid 123 (java)`."""
     try:
         for connection in psutil.net_connections(kind="tcp"):
             if connection.status != psutil.CONN_LISTEN or not connection.pid:

@@ -28,7 +28,7 @@ CONTROLLERS_KNOWN_MIN = 2
 
 
 def complete(manifests: Manifests, desired: DesiredCluster, identity: ClusterIdentity) -> DesiredCluster:
-    """Returns the desired cluster with addresses and revisions.
+    """Return the desired cluster with addresses and revisions.
 
     Raises PlayError if two nodes would have the same address.
     """

@@ -53,14 +53,14 @@ class LocalNode:
         return self.process is not None and self.process.runs
 
     def start(self, command: Sequence[str], *, directory: Path, log: Path, started_with: StartedWith) -> None:
-        """Starts its process. Raises OSError."""
+        """Start its process. Raises OSError."""
         self.process = ChildProcess.start(command, directory=directory, log=log, on_exit=self._on_exit)
         self._started_at_ms = clock.now_ms()
         self._asked_to_stop = False
         self.started_with = started_with
 
     async def stop(self, grace_ms: int) -> None:
-        """Asks its process to end, and kills it after `grace_ms`. Raises PlayError if even that fails."""
+        """Ask its process to end, and kill it after `grace_ms`. Raises PlayError if even that fails."""
         self._asked_to_stop = True  # also of one that has crashed: it is not to be started again
         if self.process is not None and self.process.runs:
             await self.process.stop(grace_ms)
@@ -79,7 +79,7 @@ class LocalNode:
         revision: Mapping[str, str],
         advertised_last: Mapping[str, Address],
     ) -> ObservedNode:
-        """Returns the node for the planner. `gateway.readiness` judges whether it is ready.
+        """Return the node for the planner. `gateway.readiness` judges whether it is ready.
 
         `advertised_last` is stored at each start, also by an earlier supervisor.
         """
@@ -126,7 +126,7 @@ class Shippers:
         self._processes: dict[int, ChildProcess] = {}
 
     def run(self, layout: Layout, running: frozenset[int]) -> None:
-        """Starts missing processes, ends the others, and trims their logs. Raises OSError.
+        """Start missing processes, end the others, and trims their logs. Raises OSError.
 
         Active segments are shipped, too, so that the history is up to date at once.
         """
@@ -147,7 +147,7 @@ class Shippers:
                 self._processes[node_id] = self._start(layout, label)
 
     async def close(self) -> None:
-        """Ends all of them. Raises PlayError."""
+        """End all of them. Raises PlayError."""
         await asyncio.gather(*(process.stop(STOP_GRACE_MS) for process in self._processes.values()))
 
     def _start(self, layout: Layout, label: str) -> ChildProcess:

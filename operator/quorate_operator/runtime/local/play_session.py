@@ -59,7 +59,7 @@ class Request:
     notes: tuple[str, ...]
 
     def as_arguments(self) -> dict[str, Any]:
-        """Returns arguments for the supervisor that runs the cluster."""
+        """Return arguments for the supervisor that runs the cluster."""
         return {
             "manifest": self.manifest,
             "source": self.source,
@@ -68,7 +68,7 @@ class Request:
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any], directory: PlayDirectory) -> "Request":
-        """Reads what `as_arguments` returned."""
+        """Read what `as_arguments` returned."""
         kafka = _KAFKAS.validate_python(arguments["kafka"])
         return cls(**{**arguments, "kafka": kafka}, directory=directory, notes=())
 
@@ -84,7 +84,7 @@ class Session:
 def ask_for(
     manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
 ) -> Request:
-    """Checks a manifest and finds the Kafka that it needs, which may take time. Raises ManifestError, PlayError."""
+    """Check a manifest and find the Kafka that it needs, which may take time. Raises ManifestError, PlayError."""
     asked = desired_cluster(_load(manifest, source))
     directory = directory_of(asked.name, path)
     kafka, notes = _find_kafkas(asked, _versions_kept(directory), environment, progress)
@@ -100,7 +100,7 @@ def ask_for(
 def prepare(
     manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
 ) -> Session:
-    """Checks a manifest and settles its cluster's identity, in `path` or in `.quorate/<name>`.
+    """Check a manifest and settles its cluster's identity, in `path` or in `.quorate/<name>`.
 
     Raises ManifestError or PlayError, for instance AlreadyRunningError; an existing cluster is unchanged then.
     """
@@ -121,7 +121,7 @@ def prepare(
 
 
 def settle(request: Request, kept: ClusterIdentity | None = None, running: Collection[int] = ()) -> Layout:
-    """Returns the layout of a manifest; writes nothing. See `settle_identity`. Raises PlayError."""
+    """Return the layout of a manifest; writes nothing. See `settle_identity`. Raises PlayError."""
     manifests = _load(request.manifest, request.source)
     directory = request.directory
     if any(character in str(directory.path) for character in ":}") and manifests.secrets:
@@ -138,7 +138,7 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
 
 
 def adopt(request: Request, layout: Layout) -> None:
-    """Stores what is played from now on. Raises PlayError."""
+    """Store what is played from now on. Raises PlayError."""
     write_identity(layout.directory, layout.identity)
     layout.directory.write(layout.directory.manifest, request.manifest)
     layout.write_secrets()
@@ -148,7 +148,7 @@ def adopt(request: Request, layout: Layout) -> None:
 
 
 def read_manifests(files: Sequence[Path]) -> tuple[str, str]:
-    """Returns the text of manifest files, and their names for messages. Raises PlayError."""
+    """Return the text of manifest files, and their names for messages. Raises PlayError."""
     return "\n---\n".join(map(_read_manifest, files)), ", ".join(map(str, files))
 
 
@@ -164,12 +164,12 @@ def _read_manifest(manifest: Path) -> str:
 
 
 def directory_of(name: str, path: Path | None) -> PlayDirectory:
-    """Returns the directory of a cluster: `path`, or the default for its name."""
+    """Return the directory of a cluster: `path`, or the default for its name."""
     return PlayDirectory(path or DEFAULT_ROOT / name)
 
 
 def recall(directory: PlayDirectory, kafka: Mapping[str, Kafka] = MappingProxyType({})) -> Layout:
-    """Returns the layout of the cluster that was played in a directory. Raises PlayError.
+    """Return the layout of the cluster that was played in a directory. Raises PlayError.
 
     `kafka` is what runs its nodes; a layout that is only shown needs none.
     """
@@ -184,7 +184,7 @@ def recall(directory: PlayDirectory, kafka: Mapping[str, Kafka] = MappingProxyTy
 
 
 def recall_to_run(directory: PlayDirectory, environment: Mapping[str, str]) -> Layout:
-    """Returns the layout with the Kafka of this machine, for a supervisor. Raises PlayError."""
+    """Return the layout with the Kafka of this machine, for a supervisor. Raises PlayError."""
     versions = read_identity(directory).kafka_versions
     return recall(directory, {version: find_kafka(version, environment, logger.info) for version in versions})
 
@@ -198,7 +198,7 @@ def supervisor_of(layout: Layout, environment: Mapping[str, str]) -> Supervisor:
 
 
 def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozenset[int]) -> Layout:
-    """Returns the layout of an edited manifest of a running cluster. Raises PlayError."""
+    """Return the layout of an edited manifest of a running cluster. Raises PlayError."""
     request = Request.from_arguments(arguments, current.directory)
     try:
         # Nodes that are not in it any more still have to leave.
@@ -210,7 +210,7 @@ def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozen
 
 
 def _check_protocols(current: Layout, edited: Layout, running: frozenset[int]) -> None:
-    """Refuses another protocol between nodes that run: restarted ones and others could not talk to each other."""
+    """Refuse another protocol between nodes that run: restarted ones and others could not talk to each other."""
     running_pools = {current.identity.nodes[node_id].pool for node_id in running}
     before = {resource.metadata.name: resource.spec.listeners[0] for resource in current.manifests.resources}
     for resource in edited.manifests.resources:
@@ -223,7 +223,7 @@ def _check_protocols(current: Layout, edited: Layout, running: frozenset[int]) -
 
 
 def adopt_edited(arguments: Mapping[str, Any], edited: Layout) -> None:
-    """Stores the edited manifest of a running cluster. Raises PlayError."""
+    """Store the edited manifest of a running cluster. Raises PlayError."""
     adopt(Request.from_arguments(arguments, edited.directory), edited)
 
 
@@ -268,23 +268,23 @@ def supervise_detached(layout: Layout) -> None:
 
 
 async def ask_snapshot(directory: PlayDirectory, since: int = 0) -> Snapshot:
-    """Returns the snapshot of a directory's supervisor. Raises NotRunningError, PlayError."""
+    """Return the snapshot of a directory's supervisor. Raises NotRunningError, PlayError."""
     return Snapshot.from_json(await call(directory, "status", since=since))
 
 
 async def ask_stop(directory: PlayDirectory) -> None:
-    """Stops the cluster of a directory. Raises NotRunningError, PlayError."""
+    """Stop the cluster of a directory. Raises NotRunningError, PlayError."""
     await call(directory, "stop")
 
 
 async def ask_kill(directory: PlayDirectory, node_id: int, number: signal.Signals) -> int:
-    """Sends a node's process a signal; returns its pid. Raises NotRunningError, PlayError."""
+    """Send a node's process a signal; returns its pid. Raises NotRunningError, PlayError."""
     pid: int = await call(directory, "kill", nodeId=node_id, signal=number.name)
     return pid
 
 
 async def ask_play(request: Request) -> int:
-    """Makes the supervisor of a directory continue with a manifest; returns the number of the last event before.
+    """Make the supervisor of a directory continue with a manifest; returns the number of the last event before.
 
     Raises NotRunningError, PlayError.
     """
@@ -293,18 +293,18 @@ async def ask_play(request: Request) -> int:
 
 
 async def ask_plan(request: Request) -> dict[str, Any]:
-    """Returns the plan that a manifest would have, if it were played. Raises NotRunningError, PlayError."""
+    """Return the plan that a manifest would have, if it were played. Raises NotRunningError, PlayError."""
     plan: dict[str, Any] = await call(request.directory, "plan", **request.as_arguments())
     return plan
 
 
 def played_clusters() -> list[Path]:
-    """Returns the directories of played clusters below the current directory, in the default place."""
+    """Return the directories of played clusters below the current directory, in the default place."""
     return sorted(path for path in DEFAULT_ROOT.glob("*") if PlayDirectory(path).exists)
 
 
 def node_id_of(layout: Layout, name: str) -> int:
-    """Returns the node id of `3000` or `controller-3000`. Raises PlayError."""
+    """Return the node id of `3000` or `controller-3000`. Raises PlayError."""
     for node in layout.desired.nodes:
         if name in (str(node.node_id), node.label):
             return node.node_id
@@ -313,7 +313,7 @@ def node_id_of(layout: Layout, name: str) -> int:
 
 
 def _load(manifest: str, source: str) -> Manifests:
-    """Returns manifests with each Secret that they name. Raises ManifestError."""
+    """Return manifests with each Secret that they name. Raises ManifestError."""
     manifests = load_manifests(manifest, source)
     uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
     issued = [use.where for use in uses if use.is_issued]
@@ -329,7 +329,7 @@ def _load(manifest: str, source: str) -> Manifests:
 
 
 def _versions_kept(directory: PlayDirectory) -> set[str]:
-    """Returns the versions of Kafka of the nodes that a directory has, which may still have to leave."""
+    """Return the versions of Kafka of the nodes that a directory has, which may still have to leave."""
     if not directory.exists:
         return set()
     nodes = read_identity(directory).nodes.values()
@@ -343,7 +343,7 @@ def _versions_kept(directory: PlayDirectory) -> set[str]:
 def _find_kafkas(
     desired: DesiredCluster, kept: Collection[str], environment: Mapping[str, str], progress: Progress
 ) -> tuple[dict[str, Kafka], tuple[str, ...]]:
-    """Returns every Kafka that the cluster needs, or none and a note about it."""
+    """Return every Kafka that the cluster needs, or none and a note about it."""
     versions = {node.kafka_version for node in desired.nodes if node.implementation is Implementation.JAVA}
     try:
         kafka = {version: find_kafka(version, environment, progress) for version in sorted(versions)}
@@ -365,7 +365,7 @@ def _find_kafkas(
 
 
 def _playable(desired: DesiredCluster, kafka: Collection[str]) -> DesiredCluster:
-    """Returns the nodes that can run with the Kafka that was found."""
+    """Return the nodes that can run with the Kafka that was found."""
     nodes = tuple(
         node
         for node in desired.nodes
@@ -377,7 +377,7 @@ def _playable(desired: DesiredCluster, kafka: Collection[str]) -> DesiredCluster
 def _check_left_out(
     manifests: Manifests, playable: DesiredCluster, kept: ClusterIdentity, directory: PlayDirectory
 ) -> None:
-    """Refuses to play without nodes that have data: leaving them out would drain and forget them."""
+    """Refuse to play without nodes that have data: leaving them out would drain and forget them."""
     left_out = {node.node_id for node in desired_cluster(manifests).nodes} - {
         node.node_id for node in playable.nodes
     }
@@ -395,7 +395,7 @@ def _check_left_out(
 
 @contextmanager
 def _log_to(file: Path) -> Iterator[None]:
-    """Logs Quorate's own lines to a file while the context is open."""
+    """Log Quorate's own lines to a file while the context is open."""
     handler = RotatingFileHandler(file, maxBytes=LOG_SIZE_BYTES_MAX, backupCount=1)
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     ours = logging.getLogger("quorate_operator")

@@ -32,7 +32,7 @@ def controller_properties(
     data: Sequence[Path],
     secrets: SecretFiles,
 ) -> dict[str, str]:
-    """Returns the configuration of a controller with its data in `data`; `ports` are its own."""
+    """Return the configuration of a controller with its data in `data`; `ports` are its own."""
     properties = {
         "process.roles": "controller",
         "node.id": str(node.node_id),
@@ -53,7 +53,7 @@ def broker_properties(
     data: Sequence[Path],
     secrets: SecretFiles,
 ) -> dict[str, str]:
-    """Returns the configuration of a broker on a small machine: few threads, small internal topics."""
+    """Return the configuration of a broker on a small machine: few threads, small internal topics."""
     rack = {} if node.rack is None else {"broker.rack": node.rack}
     return {
         "process.roles": "broker",
@@ -78,7 +78,7 @@ def broker_properties(
 
 
 def fault_in(text: str, directory: Path) -> str | None:
-    """Returns why a kept configuration must not be used: it leads out of the node's directory or off this machine."""
+    """Return why a kept configuration must not be used: it leads out of the node's directory or off this machine."""
     properties = parse_properties(text)
     for key in ("log.dirs", "log.dir", "metadata.log.dir"):
         for path in filter(None, properties.get(key, "").split(",")):
@@ -92,7 +92,7 @@ def fault_in(text: str, directory: Path) -> str | None:
 
 
 def advertised_in(text: str) -> dict[str, Address]:
-    """Returns the advertised addresses by listener name in a text of `render_properties`."""
+    """Return the advertised addresses by listener name in a text of `render_properties`."""
     listeners = parse_properties(text).get(ADVERTISED_LISTENERS, "")
     found = re.findall(r"([A-Z][A-Z0-9_]*)://\[?([^,\]]+?)\]?:(\d+)", listeners)
     return {name: Address(host, int(port)) for name, host, port in found}

@@ -34,12 +34,12 @@ class Report(StatusModel):
     """What a supervisor reports to commands, as JSON over the control socket."""
 
     def as_json(self) -> dict[str, Any]:
-        """Returns plain data with camelCase names."""
+        """Return plain data with camelCase names."""
         return self.model_dump(by_alias=True, mode="json")
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Returns what `as_json` was made from."""
+        """Return what `as_json` was made from."""
         return cls.model_validate(content, strict=False)
 
 
@@ -101,7 +101,7 @@ class ClusterStatus(Report):
 
 
 def label_in(layout: Layout) -> Label:
-    """Returns the names of the nodes that a layout has or had."""
+    """Return the names of the nodes that a layout has or had."""
 
     def label(node_id: int) -> str:
         return layout.identity.label(node_id) if node_id in layout.identity.nodes else f"node {node_id}"
@@ -112,7 +112,7 @@ def label_in(layout: Layout) -> Label:
 def played_view(
     layout: Layout, observed: ObservedCluster, plan: Plan | None, trouble: str | None = None
 ) -> ClusterView:
-    """Returns the view of a played cluster, which also names nodes that the layout no longer has."""
+    """Return the view of a played cluster, which also names nodes that the layout no longer has."""
     return view_of(
         layout.desired.name, layout.desired, observed, plan, problem=trouble, label=label_in(layout)
     )
@@ -126,7 +126,7 @@ def running_status(
     is_stopping: bool,
     trouble: str | None = None,
 ) -> ClusterStatus:
-    """Returns the status of a cluster that a supervisor runs; `trouble` is why its last step failed."""
+    """Return the status of a cluster that a supervisor runs; `trouble` is why its last step failed."""
     layout = infrastructure.layout
     view = played_view(layout, observed, plan, trouble)
     return status_of(
@@ -139,7 +139,7 @@ def running_status(
 
 
 def idle_observation(layout: Layout) -> ObservedCluster:
-    """Returns what is known of a cluster that does not run."""
+    """Return what is known of a cluster that does not run."""
     wanted = {node.node_id for node in layout.desired.nodes}
     published = {publication.address: publication for publication in layout.identity.publications}
     own = [
@@ -171,13 +171,13 @@ def idle_observation(layout: Layout) -> ObservedCluster:
 
 
 def idle_status(layout: Layout) -> ClusterStatus:
-    """Returns the status of a cluster that does not run."""
+    """Return the status of a cluster that does not run."""
     view = played_view(layout, idle_observation(layout), None)
     return status_of(layout, view, {}, ready=False, addresses=layout.identity.publications)
 
 
 def plan_as_json(view: ClusterView) -> dict[str, Any]:
-    """Returns the plan for programs: steps in order, and what is refused. Documented in docs/play.md."""
+    """Return the plan for programs: steps in order, and what is refused. Documented in docs/play.md."""
     return {
         "steps": [
             {

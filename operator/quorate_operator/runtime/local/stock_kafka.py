@@ -53,25 +53,25 @@ class Kafka:
     shell: KafkaShell | None = None
 
     def version_of(self, main_class: str) -> str:
-        """Returns the release that a class is of."""
+        """Return the release that a class is of."""
         return self.shell.version if self.shell and main_class.startswith(_SHELL_PACKAGE) else self.version
 
     def libs_of(self, main_class: str) -> Path:
-        """Returns the directory of the jars that have a class: jars of two releases are never on one class path."""
+        """Return the directory of the jars that have a class: jars of two releases are never on one class path."""
         return self.shell.libs if self.shell and main_class.startswith(_SHELL_PACKAGE) else self.libs
 
     def main_class(self, name: str) -> str:
-        """Returns the name that a class of Kafka 4.3 has in this release."""
+        """Return the name that a class of Kafka 4.3 has in this release."""
         return _MOVED_TOOLS.get(name, name) if version_key(self.version) >= (4, 4) else name
 
     def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
-        """Returns the command that runs a class of Kafka, by the name that it had in Kafka 4.3."""
+        """Return the command that runs a class of Kafka, by the name that it had in Kafka 4.3."""
         classes = f"{self.libs_of(main_class)}/*"
         return [self.java, *jvm, "-cp", classes, self.main_class(main_class), *arguments]
 
 
 def find_kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:
-    """Returns a Kafka of this version, or that of KAFKA_HOME; Maven fetches missing jars.
+    """Return a Kafka of this version, or that of KAFKA_HOME; Maven fetches missing jars.
 
     `progress` is called with a short text about what takes time. Raises KafkaUnavailableError.
     """
@@ -119,7 +119,7 @@ def _find_java(environment: Mapping[str, str]) -> str:
 
 
 def _version_of(libs: Path) -> str:
-    """Returns the version of the Kafka in KAFKA_HOME/libs."""
+    """Return the version of the Kafka in KAFKA_HOME/libs."""
     jar = next(iter(sorted(libs.glob("kafka_2.*.jar"))), None)
     found = re.fullmatch(r"kafka_2\.\d+-(.+)\.jar", jar.name) if jar else None
     if found is None:
@@ -131,7 +131,7 @@ def _version_of(libs: Path) -> str:
 
 
 def _cached(version: str, environment: Mapping[str, str], progress: Progress) -> Path:
-    """Returns the directory with the jars of a release, which Maven fills the first time."""
+    """Return the directory with the jars of a release, which Maven fills the first time."""
     libs = cache_directory(environment) / f"kafka-{version}" / "libs"
     if not has_tools(libs):
         _fetch(version, libs.parent, environment, progress)

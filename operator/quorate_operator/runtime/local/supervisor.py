@@ -109,7 +109,7 @@ class Supervisor:
         return not self._running
 
     def request_stop(self) -> None:
-        """Stops the cluster in order; a second request kills what is left."""
+        """Stop the cluster in order; a second request kills what is left."""
         if self._running:
             self._running = False
             self._report("stopping")
@@ -118,7 +118,7 @@ class Supervisor:
         self._loop.wake()
 
     async def run(self) -> None:
-        """Runs the cluster until a requested stop is done.
+        """Run the cluster until a requested stop is done.
 
         Raises StepError if a step failed before the cluster ever served; then it was stopped.
         """
@@ -131,7 +131,7 @@ class Supervisor:
             await self._runtime.close()
 
     async def snapshot(self, since: int = 0) -> Snapshot:
-        """Returns the present state, with the events after number `since`."""
+        """Return the present state, with the events after number `since`."""
         for _ in range(OBSERVATIONS_MAX):
             began = self._step_changes
             observation = await self._loop.observe()
@@ -160,13 +160,13 @@ class Supervisor:
         )
 
     def events_after(self, sequence: int) -> tuple[Event, ...]:
-        """Returns the known events after this number."""
+        """Return the known events after this number."""
         return tuple(event for event in self._events if event.sequence > sequence)
 
     # The loop's host
 
     def observing(self) -> AbstractAsyncContextManager[object]:
-        """Allows one observation at a time, because commands observe, too."""
+        """Allow one observation at a time, because commands observe, too."""
         return self._observing
 
     async def desired_state(self) -> DesiredState:
@@ -176,14 +176,14 @@ class Supervisor:
         )
 
     async def refused(self, error: ManifestError) -> None:
-        """Ends the play: its manifest was checked before. Raises PlayError."""
+        """End the play: its manifest was checked before. Raises PlayError."""
         raise PlayError(str(error)) from error
 
     async def complete_plan(self, observation: Observation) -> Plan:
         return observation.plan
 
     async def observed(self, observation: Observation) -> None:
-        """Reports what changed, and what the plan refuses, once."""
+        """Report what changed, and what the plan refuses, once."""
         self._report_changes(observation.observed)
         self._observed, self._plan = observation.observed, observation.plan
         self._has_served = self._has_served or is_serving(
@@ -197,7 +197,7 @@ class Supervisor:
         self._refused = refused
 
     def lock_for(self, action: Action) -> None:
-        """Returns None: the lock of the directory excludes other supervisors."""
+        """Return None: the lock of the directory excludes other supervisors."""
         del action
 
     async def step_started(self, observation: Observation, action: Action) -> None:
@@ -206,18 +206,18 @@ class Supervisor:
         self._report(self._describe(action))
 
     async def step_done(self, observation: Observation, action: Action) -> None:
-        """Reports nothing: the next observation finds what a step changed."""
+        """Report nothing: the next observation finds what a step changed."""
         del observation, action
         self._step_changes += 1
 
     async def step_failed(self, observation: Observation, failed: FailedStep) -> None:
-        """Reports nothing yet: `finished` decides whether the failure ends the play."""
+        """Report nothing yet: `finished` decides whether the failure ends the play."""
 
     async def plan_done(self, observation: Observation | None) -> None:
         """Does nothing: a played cluster has nothing to clear."""
 
     async def finished(self, result: PassResult) -> int | None:
-        """Returns the time to the next pass; None when the cluster has been stopped. Raises what ends the play."""
+        """Return the time to the next pass; None when the cluster has been stopped. Raises what ends the play."""
         if result.error is not None:
             raise result.error
         assert result.observation is not None, "a played cluster always has a manifest"
@@ -233,7 +233,7 @@ class Supervisor:
         return 0 if self._failure is not None else REQUEUE_POLICY.after(result, clock.now_ms())
 
     def _fail(self, failed: FailedStep) -> None:
-        """Ends the play if the cluster has never served: another attempt would not help.
+        """End the play if the cluster has never served: another attempt would not help.
 
         Later, or if Kafka failed, the loop tries again.
         """
@@ -276,7 +276,7 @@ class Supervisor:
         return before
 
     async def _plan_for(self, arguments: Mapping[str, Any]) -> Any:
-        """Returns the plan for an edited manifest. Changes nothing."""
+        """Return the plan for an edited manifest. Changes nothing."""
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
         observation = await self._loop.plan_for(layout.desired)
         return plan_as_json(played_view(layout, observation.observed, observation.plan))

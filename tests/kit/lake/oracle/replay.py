@@ -105,7 +105,7 @@ class Replay:
     partition_counts: dict[str, int] = field(default_factory=dict)
 
     def run(self, world: World) -> None:
-        """Reads all of it."""
+        """Read all of it."""
         for moment in world.moments():
             if moment.is_snapshot:
                 self._restore(world, moment.offset)

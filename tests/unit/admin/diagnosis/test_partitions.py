@@ -91,7 +91,7 @@ def tally(
     *partitions: tuple[str, tuple[int, ...], tuple[int, ...], bool, int | None],
     registered: Sequence[int] = (10, 11, 12),
 ) -> PartitionFacts:
-    """Counts partitions: topic, replicas, ISR, whether it has a leader, `min.insync.replicas`."""
+    """Count partitions: topic, replicas, ISR, whether it has a leader, `min.insync.replicas`."""
     counted = PartitionTally(registered)
     counted.add_topic()
     for number, (topic, replicas, isr, has_leader, min_isr) in enumerate(partitions):

@@ -49,7 +49,7 @@ def topic(*replicas: tuple[int, ...]) -> TopicDescription:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Callable[..., str]:
-    """Writes a file, gives its path."""
+    """Write a file, give its path."""
 
     def write(*partitions: dict[str, Any], text: str | None = None) -> str:
         path = tmp_path / "moves.json"
@@ -63,7 +63,7 @@ def file(tmp_path: Path) -> Callable[..., str]:
 
 
 def everything(admin: ScriptedAdmin, **responses: Any) -> None:
-    """Answers of a cluster with the brokers 1 and 2, where `t` has one partition on 1, in /a."""
+    """Answer of a cluster with the brokers 1 and 2, where `t` has one partition on 1, in /a."""
     admin.responses |= {
         "list_partition_reassignments": {},
         "describe_cluster": brokers(1, 2),

@@ -117,7 +117,7 @@ class Harness:
         self.replay_result(self.control.activate(self.now_ms))
 
     def replay(self, *records: Any) -> None:
-        """Appends records, commits them, and calls observe."""
+        """Append records, commits them, and call observe."""
         version = self.image.metadata_version
         self.records = [
             decode_record(encode_record(record, record_version_for(type(record), version)))
@@ -190,7 +190,7 @@ class Harness:
         return BrokerRegistrationRequest(broker_id=broker_id, **(defaults | fields))
 
     def register(self, broker_id: int = 1, incarnation: int = 1, **fields: Any) -> int:
-        """Registers a broker; gives its epoch."""
+        """Register a broker; gives its epoch."""
         epoch: int = self.apply(self.registration(broker_id, incarnation, **fields)).broker_epoch
         return epoch
 
@@ -213,7 +213,7 @@ class Harness:
         return response
 
     def start_broker(self, broker_id: int = 1, incarnation: int = 1, **fields: Any) -> int:
-        """Registers and unfences a broker; gives its epoch."""
+        """Register and unfences a broker; gives its epoch."""
         epoch = self.register(broker_id, incarnation, **fields)
         assert not self.heartbeat(broker_id).is_fenced
         return epoch
@@ -222,7 +222,7 @@ class Harness:
         return self.image.cluster.brokers[broker_id]
 
     def register_controller(self, controller_id: int, **features: tuple[int, int]) -> None:
-        """Registers a controller with a listener CONTROLLER; feature names have '_' for '.'."""
+        """Register a controller with a listener CONTROLLER; feature names have '_' for '.'."""
         ranges = {name.replace("_", "."): levels for name, levels in features.items()} or {
             **FEATURES,
             "metadata.version": (7, 33),
@@ -247,7 +247,7 @@ class Harness:
         )
 
     def add_topic(self, name: str, *replicas: int, leader: int | None = None) -> UUID:
-        """Puts a topic of one partition into the log; all replicas are in sync, the first one leads."""
+        """Put a topic of one partition into the log; all replicas are in sync, the first one leads."""
         topic_id = UUID(int=1_000_000 + len(self.image.topics.by_id))
         self.replay(
             TopicRecord(name=name, topic_id=topic_id),
@@ -318,7 +318,7 @@ class Cluster:
         return None
 
     def configure(self, topic_name: str, name: str, value: str) -> None:
-        """Gives a topic, which need not be there yet, a dynamic config."""
+        """Give a topic, which need not be there yet, a dynamic config."""
         self.replay(
             ConfigRecord(
                 resource_type=ConfigResourceType.TOPIC, resource_name=topic_name, name=name, value=value
@@ -340,7 +340,7 @@ class Cluster:
         shutting_down: bool = False,
         directories: int = 1,
     ) -> None:
-        """Registers a broker of epoch 1000 + its id, and with directories as :meth:`directory` gives them."""
+        """Register a broker of epoch 1000 + its id, and with directories as :meth:`directory` gives them."""
         has_directories = self.image.metadata_version >= 17
         self.replay(
             RegisterBrokerRecord(
@@ -370,7 +370,7 @@ class Cluster:
         return self.image.cluster.brokers[broker_id]
 
     def mark(self, broker_id: int, *, fenced: bool | None = None, shutting_down: bool = False) -> None:
-        """Changes a broker alone, not its partitions."""
+        """Change a broker alone, not its partitions."""
         self.replay(
             BrokerRegistrationChangeRecord(
                 broker_id=broker_id,
@@ -381,7 +381,7 @@ class Cluster:
         )
 
     def fence(self, broker_id: int) -> list[object]:
-        """Fences a broker as a lost session does; gives the records about partitions."""
+        """Fence a broker as a lost session does; gives the records about partitions."""
         records = list(self.transitions.on_broker_fenced(broker_id))
         self.apply(records)
         self.mark(broker_id, fenced=True)
@@ -395,7 +395,7 @@ class Cluster:
         return records
 
     def add_topic(self, name: str, *partitions: PartitionRecord) -> UUID:
-        """Puts a topic there as :func:`partition` describes its partitions."""
+        """Put a topic there as :func:`partition` describes its partitions."""
         topic_id = UUID(int=0x7000_0000 + len(self.image.topics.by_id))
         has_directories = self.image.metadata_version >= 17
         self.replay(
@@ -436,13 +436,13 @@ def partition(*replicas: int, **fields: object) -> PartitionRecord:
 
 @pytest.fixture
 def make_cluster() -> type[Cluster]:
-    """Makes a cluster without brokers: ``make_cluster(metadata_version=30)``."""
+    """Make a cluster without brokers: ``make_cluster(metadata_version=30)``."""
     return Cluster
 
 
 @pytest.fixture
 def make_partition():
-    """Describes a partition for ``Cluster.add_topic``: ``make_partition(1, 2, 3, isr=(1, 2))``."""
+    """Describe a partition for ``Cluster.add_topic``: ``make_partition(1, 2, 3, isr=(1, 2))``."""
     return partition
 
 

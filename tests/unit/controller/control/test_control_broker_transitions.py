@@ -30,7 +30,7 @@ def small_slices(monkeypatch):
 
 @pytest.fixture
 def make_large(new_harness):
-    """Makes a cluster in which brokers 1 and 2 replicate seven topics, led by 1; broker 3 has nothing."""
+    """Make a cluster in which brokers 1 and 2 replicate seven topics, led by 1; broker 3 has nothing."""
 
     def make(*replicas, features=None, **config):
         harness = new_harness(features=features, max_idle_interval_ms=0, **config)
@@ -68,14 +68,14 @@ def silence(harness, broker_id=1):
 
 
 def next_slice(harness):
-    """Runs the next slice, in a later turn if it has to be; gives its records."""
+    """Run the next slice, in a later turn if it has to be; gives its records."""
     harness.now_ms = max(harness.now_ms, harness.control.deadline_ms)
     harness.replay_result(harness.control.tick(harness.now_ms))
     return harness.records
 
 
 def finish(harness):
-    """Runs the slices that are left, a second being ample; gives their records."""
+    """Run the slices that are left, a second being ample; gives their records."""
     return harness.run_until(harness.now_ms + 1_000)
 
 

@@ -67,9 +67,9 @@ class Bench:
             alter_subscription("500").request if request is None else request, deadline_ms
         )
         effects = self.node.turn([event], self.now_ms)
-        ((token, outcome),) = [(answer.token, answer.result) for answer in effects.control_responses]
+        ((token, result),) = [(response.token, response.result) for response in effects.control_responses]
         assert token == TOKEN
-        return outcome, effects
+        return result, effects
 
     def decide_next(self, monkeypatch: pytest.MonkeyPatch, result: ControlResult | Exception) -> None:
         """Have the next decision end so."""
@@ -114,7 +114,7 @@ def bench(node_config: ControllerConfig) -> Iterator[Bench]:
 
 @pytest.fixture
 def bench_of() -> type[Bench]:
-    """Starts an opened node that is the only voter, and waits until it is active."""
+    """Start an opened node that is the only voter, and wait until it is active."""
     return Bench
 
 
@@ -130,7 +130,7 @@ def voter_config(tmp_path: Path) -> ControllerConfig:
 
 @pytest.fixture
 def open_led(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], LedNode]]:
-    """Starts a node that is one of three voters, with more properties, on a directory of its own."""
+    """Start a node that is one of three voters, with more properties, on a directory of its own."""
     started: list[LedNode] = []
 
     def open_one(properties: dict[str, str]) -> LedNode:

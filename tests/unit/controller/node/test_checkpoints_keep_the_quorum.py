@@ -24,7 +24,7 @@ SMALL = {
 
 @pytest.fixture
 def small_node(tmp_path: Path) -> Callable[[], ControllerNode]:
-    """Opens the only voter of a dynamic quorum, which writes checkpoints often and keeps only the latest."""
+    """Open the only voter of a dynamic quorum, which writes checkpoints often and keeps only the latest."""
     path = write_controller_properties(tmp_path, BOOTSTRAP_SERVERS | SMALL)
     formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc", "--standalone"])
     assert formatted.exit_code == 0, formatted.stderr

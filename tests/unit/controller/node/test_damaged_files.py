@@ -42,7 +42,7 @@ CHECKPOINT = b"".join(
 
 @pytest.fixture
 def open_it(voter_config: ControllerConfig) -> Callable[[], ControllerNode]:
-    """Opens the controller; a test closes it."""
+    """Open the controller; a test closes it."""
     return lambda: open_node(voter_config, file_system=OsFileSystem(), rng=Random(1), clock=lambda: NOW_MS)
 
 

@@ -53,7 +53,7 @@ def topics(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 def results(bench: Any, *events: Any) -> dict[int, Any]:
     """What one turn answers, by token."""
     effects = bench.node.turn(list(events), bench.now_ms)
-    return {answer.token: answer.result for answer in effects.control_responses}
+    return {response.token: response.result for response in effects.control_responses}
 
 
 def read_to_the_end(bench: Any) -> tuple[Any, int]:

@@ -150,8 +150,8 @@ def test_a_part_of_a_request_fits_a_batch(bench: Bench) -> None:
     effects = bench.node.turn([control_request(request)], bench.now_ms)
     while not effects.control_responses:
         effects = bench.turn_when_due()
-    (answer,) = effects.control_responses
-    assert {response.error_code for response in answer.result.responses} == {ErrorCode.none}
+    (decided,) = effects.control_responses
+    assert {response.error_code for response in decided.result.responses} == {ErrorCode.none}
     sizes = batch_sizes(bench, start_offset)
     assert len(sizes) > 5
     assert max(sizes) < BATCH_SIZE_BYTES_MAX / 4
@@ -199,7 +199,7 @@ def test_the_decisions_of_one_turn_do_not_outgrow_a_batch(
     decisions = iter(ControlResult(records=configs(count), response=count) for count in (25, 250))
     monkeypatch.setattr(bench.node.metadata.control, "decide", lambda _request, _context: next(decisions))
     effects = bench.node.turn([control_request(metrics("s"))] * 2, bench.now_ms)
-    assert [answer.result for answer in effects.control_responses] == [25, 250]
+    assert [response.result for response in effects.control_responses] == [25, 250]
     sizes = batch_sizes(bench, start_offset)
     assert len(sizes) == 2
     assert max(sizes) <= BATCH_SIZE_BYTES_MAX

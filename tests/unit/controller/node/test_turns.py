@@ -86,7 +86,7 @@ def everything() -> Ready:
     )
 
 
-def answers(effects: Any) -> list[tuple[int, Any]]:
+def responses_of(effects: Any) -> list[tuple[int, Any]]:
     """Token and response or error code of each request."""
     return [
         (
@@ -103,8 +103,8 @@ def answers(effects: Any) -> list[tuple[int, Any]]:
 
 
 def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None:
-    bench.answer(ConnectionLost, everything())
-    bench.answer(Persisted, Ready(responses=(replace(VOTE, token=5),)))
+    bench.script(ConnectionLost, everything())
+    bench.script(Persisted, Ready(responses=(replace(VOTE, token=5),)))
     effects = bench.node.turn([LOST], NOW_MS)
     assert bench.done() == [
         "ConnectionLost",
@@ -118,14 +118,14 @@ def test_everything_is_durable_before_an_answer_leaves(bench: TurnBench) -> None
     ]
     assert bench.journal[1] == ("hard state", HARD_STATE, 1)
     assert bench.journal[-1] == ("step", "Persisted", 2)
-    assert [reply.token for reply in effects.raft_responses] == [4, 5]
+    assert [response.token for response in effects.raft_responses] == [4, 5]
 
 
 def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
     """Group commit, in the order of the decisions, clients behind nodes."""
     bench.lead()
     bench.control.decisions.extend(topic(number) for number in range(4))
-    bench.answer(ConnectionLost, Ready(append=batch(2)))
+    bench.script(ConnectionLost, Ready(append=batch(2)))
     effects = bench.node.turn([request(0), of_node(1), of_node(2), LOST, of_node(3)], NOW_MS)
     assert bench.done() == [
         "decide",
@@ -143,20 +143,20 @@ def test_what_a_turn_appends_shares_a_flush(bench: TurnBench) -> None:
         "Persisted",
     ]
     assert [entry[1] for entry in bench.journal if entry[0] == "decide"] == ["n1", "n2", "n3", "r0"]
-    assert answers(effects) == []
+    assert responses_of(effects) == []
     assert bench.disk.log.end_offset == 5
 
 
 def test_answers_wait_for_their_commit_and_leave_once(bench: TurnBench) -> None:
     bench.lead()
     bench.control.decisions.extend([topic(0), topic(1), ControlResult(response="read")])
-    assert answers(bench.node.turn([request(0)], NOW_MS)) == []
-    assert answers(bench.node.turn([request(1), request(2)], NOW_MS)) == []
+    assert responses_of(bench.node.turn([request(0)], NOW_MS)) == []
+    assert responses_of(bench.node.turn([request(1), request(2)], NOW_MS)) == []
     bench.raft.high_watermark = 1
-    assert answers(bench.node.turn([], NOW_MS)) == [(0, "created 0")]
+    assert responses_of(bench.node.turn([], NOW_MS)) == [(0, "created 0")]
     bench.raft.high_watermark = 2
-    assert answers(bench.node.turn([], NOW_MS + 7)) == [(1, "created 1"), (2, "read")]
-    assert answers(bench.node.turn([], NOW_MS + 8)) == []
+    assert responses_of(bench.node.turn([], NOW_MS + 7)) == [(1, "created 1"), (2, "read")]
+    assert responses_of(bench.node.turn([], NOW_MS + 8)) == []
     assert bench.node.commit_latency.count == 2
 
 
@@ -169,7 +169,7 @@ def test_a_single_voter_answers_in_the_turn_that_made_it_durable(bench: TurnBenc
 
     bench.raft.on_step = commit
     bench.control.decisions.append(topic(0))
-    assert answers(bench.node.turn([request(0)], NOW_MS)) == [(0, "created 0")]
+    assert responses_of(bench.node.turn([request(0)], NOW_MS)) == [(0, "created 0")]
 
 
 def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBench) -> None:
@@ -179,7 +179,7 @@ def test_replies_carry_what_is_on_the_disk_at_the_end_of_the_turn(bench: TurnBen
     responses = tuple(
         OutgoingResponse(token=number, response=FetchResponse(read=read)) for number, read in enumerate(reads)
     )
-    bench.answer(ConnectionLost, Ready(append=batch(0, 2), responses=responses))
+    bench.script(ConnectionLost, Ready(append=batch(0, 2), responses=responses))
     effects = bench.node.turn([LOST], NOW_MS)
     assert [response.response.data for response in effects.raft_responses] == [
         b"records",
@@ -199,7 +199,7 @@ def test_a_response_that_many_get_is_read_once(bench: TurnBench) -> None:
         OutgoingResponse(token=1, response=shared, is_for_observer=True),
         OutgoingResponse(token=2, response=FetchResponse(read=read)),
     )
-    bench.answer(ConnectionLost, Ready(append=batch(0, 2), responses=responses))
+    bench.script(ConnectionLost, Ready(append=batch(0, 2), responses=responses))
     first, second, third = bench.node.turn([LOST], NOW_MS).raft_responses
     assert first.response is second.response
     assert third.response is not first.response
@@ -222,7 +222,7 @@ def test_a_snapshot_is_read_within_its_bounds(bench: TurnBench) -> None:
         )
         for number, (snapshot_id, position) in enumerate(wanted)
     )
-    bench.answer(ConnectionLost, Ready(responses=responses))
+    bench.script(ConnectionLost, Ready(responses=responses))
     filled = [response.response for response in bench.node.turn([LOST], NOW_MS).raft_responses]
     assert [effect.response.error_code for effect in filled] == [
         ErrorCode.none,
@@ -254,7 +254,7 @@ def test_nothing_follows_an_error_of_the_disk(bench: TurnBench, operation: str, 
     """A turn on a failing disk sends no response and passes nothing to raft."""
     bench.lead()
     bench.control.decisions.append(topic(0))
-    bench.answer(ConnectionLost, everything())
+    bench.script(ConnectionLost, everything())
     failure = StorageError(Path("data"), "is gone")
     bench.disk.fails_at, bench.disk.failure = operation, failure
     with pytest.raises(StorageError) as raised:
@@ -273,7 +273,7 @@ def test_an_error_of_the_disk_answers_no_fetch(bench: TurnBench, operation: str)
         if operation == "read log"
         else FetchSnapshotResponse(read=SnapshotRead(snapshot_id=SNAPSHOT_ID, position=0, size_bytes_max=10))
     )
-    bench.answer(ConnectionLost, Ready(responses=(VOTE, OutgoingResponse(token=5, response=read))))
+    bench.script(ConnectionLost, Ready(responses=(VOTE, OutgoingResponse(token=5, response=read))))
     bench.disk.fails_at, bench.disk.failure = operation, StorageError(Path("data"), "is gone")
     with pytest.raises(StorageError):
         bench.node.turn([LOST], NOW_MS)
@@ -302,11 +302,11 @@ def test_an_error_while_files_are_cleaned_ends_the_turn(bench: TurnBench) -> Non
 def test_a_leader_is_active_once_its_log_is_replayed(bench: TurnBench) -> None:
     """Nobody decides on an image that lacks records."""
     bench.disk.log.end_offset = 0
-    bench.answer(ConnectionLost, Ready(append=batch(0)))
+    bench.script(ConnectionLost, Ready(append=batch(0)))
 
     def elected(event: object) -> None:
         if isinstance(event, Persisted):
-            bench.answer(Persisted, Ready(role=bench.raft.lead()))
+            bench.script(Persisted, Ready(role=bench.raft.lead()))
 
     bench.raft.on_step = elected
     bench.node.turn([LOST], NOW_MS)
@@ -329,23 +329,23 @@ def test_who_is_deposed_within_a_turn_refuses_what_waits(bench: TurnBench) -> No
     bench.node.turn([request(0)], NOW_MS)
     bench.depose_at(ConnectionLost, responses=(VOTE,))
     effects = bench.node.turn([of_node(1), LOST, of_node(2)], NOW_MS)
-    assert answers(effects) == [(token, ErrorCode.not_controller) for token in range(3)]
+    assert responses_of(effects) == [(token, ErrorCode.not_controller) for token in range(3)]
     assert [note.event for note in effects.notes] == ["no_longer_active"]
     assert not bench.node.is_active
     assert bench.metadata.image.end_offset == 0
     bench.journal.clear()
     bench.commit()
     bench.disk.log.read = lambda *_: batch(0, 2)
-    assert answers(bench.node.turn([], NOW_MS)) == []
+    assert responses_of(bench.node.turn([], NOW_MS)) == []
     assert "Propose" not in bench.done()
 
 
 def test_what_is_decided_after_the_loss_is_not_proposed(bench: TurnBench) -> None:
     bench.lead()
     bench.control.decisions.append(topic(0))
-    bench.answer(Propose, Ready(role=RoleChange(role=Role.RESIGNED, epoch=EPOCH)))
+    bench.script(Propose, Ready(role=RoleChange(role=Role.RESIGNED, epoch=EPOCH)))
     effects = bench.node.turn([request(0)], NOW_MS)
-    assert answers(effects) == [(0, ErrorCode.not_controller)]
+    assert responses_of(effects) == [(0, ErrorCode.not_controller)]
     assert "append" not in bench.done()
     assert bench.metadata.pending_count == 0
     assert not bench.metadata.image.topics.by_name
@@ -360,7 +360,7 @@ def test_elections_and_leaders_are_counted_once(bench: TurnBench) -> None:
         RoleChange(role=Role.FOLLOWER, epoch=5, leader_id=2),
         RoleChange(role=Role.FOLLOWER, epoch=5, leader_id=2),
     ):
-        bench.answer(ConnectionLost, Ready(role=change))
+        bench.script(ConnectionLost, Ready(role=change))
         bench.node.turn([LOST], NOW_MS)
     counts = bench.node.election_counts
     assert (counts.elections, counts.leaders) == (1, 2)
@@ -382,7 +382,7 @@ def test_decisions_come_before_the_tick_in_the_log(bench: TurnBench) -> None:
     bench.lead()
     bench.control.decisions.append(topic(0))
     bench.raft.deadline_ms = NOW_MS
-    bench.answer(Tick, Ready(append=batch(1)))
+    bench.script(Tick, Ready(append=batch(1)))
     bench.node.turn([request(0)], NOW_MS)
     assert bench.done()[:5] == ["decide", "Propose", "append", "Tick", "append"]
 
@@ -409,27 +409,27 @@ def test_shutting_down_answers_what_waits(bench: TurnBench) -> None:
     bench.node.turn([request(0)], NOW_MS)
     bench.depose_at(Shutdown, Role.RESIGNED, responses=(VOTE,))
     effects = bench.node.turn([of_node(1), Shutdown(timeout_ms=5_000)], NOW_MS)
-    assert answers(effects) == [(0, ErrorCode.not_controller), (1, ErrorCode.not_controller)]
-    assert [reply.token for reply in effects.raft_responses] == [VOTE.token]
+    assert responses_of(effects) == [(0, ErrorCode.not_controller), (1, ErrorCode.not_controller)]
+    assert [response.token for response in effects.raft_responses] == [VOTE.token]
     assert bench.disk.log.end_offset == 2, "what was decided before is durable, and may still be committed"
     bench.node.close()
     assert bench.done()[-1] == "close"
 
 
 def test_a_loaded_snapshot_is_reported_and_what_raft_wants_then_is_done(bench: TurnBench) -> None:
-    bench.answer(ConnectionLost, Ready(restore=SNAPSHOT_ID))
+    bench.script(ConnectionLost, Ready(restore=SNAPSHOT_ID))
     bench.node.turn([LOST], NOW_MS)
     assert ("load", SNAPSHOT_ID) in bench.journal
     bench.snapshots.is_loading = True
     assert bench.node.deadline_ms == bench.node.now_ms, "the next slice is due at once"
     bench.snapshots.is_loading = False
     bench.snapshots.loaded.append(SnapshotRestored(snapshot_id=SNAPSHOT_ID, kraft_version=1, voters=None))
-    bench.answer(SnapshotRestored, Ready(hard_state=HARD_STATE, responses=(VOTE,)))
+    bench.script(SnapshotRestored, Ready(hard_state=HARD_STATE, responses=(VOTE,)))
     bench.journal.clear()
     effects = bench.node.turn([], NOW_MS + 1)
     assert bench.done() == ["restart snapshots", "SnapshotRestored", "hard state"]
     assert [note.event for note in effects.notes] == ["snapshot_loaded"]
-    assert [reply.token for reply in effects.raft_responses] == [VOTE.token]
+    assert [response.token for response in effects.raft_responses] == [VOTE.token]
 
 
 def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
@@ -444,7 +444,7 @@ def test_a_registration_without_an_answer_is_told(bench: TurnBench) -> None:
 
 
 def test_effects_belong_to_one_turn(bench: TurnBench) -> None:
-    bench.answer(ConnectionLost, Ready(responses=(VOTE,)))
+    bench.script(ConnectionLost, Ready(responses=(VOTE,)))
     assert len(bench.node.turn([LOST], NOW_MS).raft_responses) == 1
     effects = bench.node.turn([], NOW_MS)
     assert [effects.raft_responses, effects.sends, effects.control_responses, effects.notes] == [[]] * 4

@@ -46,7 +46,7 @@ class FakeNode:
     is_active: bool = True
     turn_age_s: float = 0.1
     decide: Callable[[Any, Caller], Any] | None = None
-    reply: Callable[[Any], ResponseWithData] | None = None
+    respond: Callable[[Any], ResponseWithData] | None = None
     quorum: messages.QuorumDescription = field(default_factory=messages.QuorumDescription)
     feature_levels: FinalizedFeatures = field(
         default_factory=lambda: FinalizedFeatures(
@@ -76,8 +76,8 @@ class FakeNode:
     def raft(self, request: Any, listener: str) -> asyncio.Future[ResponseWithData]:
         future = asyncio.get_running_loop().create_future()
         self.rafts.append((request, listener, future))
-        if self.reply is not None:
-            future.set_result(self.reply(request))
+        if self.respond is not None:
+            future.set_result(self.respond(request))
         self.arrived.set()
         return future
 

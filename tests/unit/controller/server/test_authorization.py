@@ -11,9 +11,9 @@ from kit.authorization import (
     DENY,
     SAMPLES,
     acl_of,
-    answer_or_arrival,
     authorizer_with,
     error_codes,
+    response_or_arrival,
 )
 from quorate_controller.security import access
 from quorate_controller.security.access import Audited
@@ -120,7 +120,7 @@ async def test_requests_about_the_cluster(rig: Any, key: int, case: str, served:
     await rig.listen()
     client = await rig.connect()
     client.send(request, version)
-    response = await answer_or_arrival(rig, client)
+    response = await response_or_arrival(rig, client)
     if response is None:
         assert served
         return
@@ -152,7 +152,7 @@ async def test_some_requests_need_no_acl(rig: Any, key: ApiKey) -> None:
     client = await rig.connect()
     version, request = SAMPLES[key]
     client.send(request, version)
-    response = await answer_or_arrival(rig, client)
+    response = await response_or_arrival(rig, client)
     codes = set() if response is None else error_codes(response)
     assert not codes & {ErrorCode.cluster_authorization_failed, ErrorCode.unknown_server_error}
 
@@ -168,7 +168,7 @@ async def test_before_the_acls_are_loaded_only_super_users_are_served(rig: Any, 
     assert ErrorCode.unknown_server_error in error_codes(await client.ask(request, version))
     loaded = True
     client.send(request, version)
-    response = await answer_or_arrival(rig, client)
+    response = await response_or_arrival(rig, client)
     assert response is None or ErrorCode.unknown_server_error not in error_codes(response)
 
 

@@ -174,7 +174,7 @@ async def test_requests_time_out(rig: Any) -> None:
 
 
 async def test_raft_requests_reach_raft_with_their_listener(rig: Any) -> None:
-    rig.node.reply = lambda _request: ResponseWithData(
+    rig.node.respond = lambda _request: ResponseWithData(
         response=m.VoteResponse(
             leader_id=2,
             leader_epoch=8,
@@ -264,7 +264,9 @@ async def test_fetch_of_another_topic_is_an_invalid_request(rig: Any) -> None:
 
 
 async def test_an_answer_that_the_version_cannot_carry_closes_the_connection(rig: Any) -> None:
-    rig.node.reply = lambda _request: ResponseWithData(response=m.FetchResponse(leader_id=1, leader_epoch=4))
+    rig.node.respond = lambda _request: ResponseWithData(
+        response=m.FetchResponse(leader_id=1, leader_epoch=4)
+    )
     await rig.listen()
     client = await rig.connect()
     client.send(metadata_fetch(last_fetched_epoch=-1), 11)
@@ -325,7 +327,7 @@ async def test_a_candidate_that_reaches_another_voter_is_named_once(
     rig: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A Java controller, which does not name the intended node, is found by its votes."""
-    rig.node.reply = lambda _request: ResponseWithData(response=m.VoteResponse(leader_epoch=8))
+    rig.node.respond = lambda _request: ResponseWithData(response=m.VoteResponse(leader_epoch=8))
     await rig.listen()
     client = await rig.connect()
     misrouted = vote_request(voter_id=2)
@@ -354,7 +356,7 @@ async def test_a_candidate_that_reaches_another_voter_is_named_once(
 
 async def test_a_controller_that_looks_up_voters_is_not_misrouted(rig: Any) -> None:
     """A voter that asks its bootstrap servers for the others (KIP-1347) counts as no wrong address."""
-    rig.node.reply = lambda _request: ResponseWithData(
+    rig.node.respond = lambda _request: ResponseWithData(
         response=m.VoteResponse(error_code=ErrorCode.invalid_voter_key, leader_epoch=8)
     )
     await rig.listen()
@@ -375,7 +377,7 @@ async def test_a_replica_that_keeps_fetching_from_a_follower_is_named(
     """A follower whose address of the leader leads here is found."""
     monkeypatch.setattr(misrouting, "LEADER_DOUBTS_SPAN_MS_MIN", 0)
     rig.node.node_status = replace(rig.node.node_status, current_state=state)
-    rig.node.reply = lambda _request: ResponseWithData(
+    rig.node.respond = lambda _request: ResponseWithData(
         response=m.FetchResponse(error_code=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=8)
     )
     await rig.listen()

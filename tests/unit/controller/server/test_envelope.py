@@ -156,7 +156,7 @@ async def test_unregister_controller_may_be_forwarded(rig: Any, is_active: bool)
 async def test_a_voter_change_that_reached_a_follower_is_forwarded_again(rig: Any) -> None:
     """Kafka-metadata-quorum works through brokers while leadership moves."""
     not_leader = m.RemoveRaftVoterResponse(error_code=ErrorCode.not_leader_or_follower)
-    rig.node.reply = lambda _request: ResponseWithData(response=not_leader)
+    rig.node.respond = lambda _request: ResponseWithData(response=not_leader)
     await rig.listen()
     broker = await rig.connect()
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=1, voter_directory_id=UUID(int=1))

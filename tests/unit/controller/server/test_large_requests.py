@@ -68,7 +68,7 @@ HANG_S = 10
 
 @pytest.fixture
 def gate(rig: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Holds up the parsing of a large request in a thread, until it is set."""
+    """Hold up the parsing of a large request in a thread, until it is set."""
     opened = threading.Event()
     loop_thread = threading.get_ident()
 

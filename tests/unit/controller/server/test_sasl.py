@@ -361,7 +361,7 @@ class Lanes:
 
 @pytest.fixture
 def lane_to(rig: Any) -> Any:
-    """Makes lanes, which are closed at the end."""
+    """Make lanes, which are closed at the end."""
     lanes = Lanes()
     yield partial(lanes.to, rig)
     for lane in lanes.open:

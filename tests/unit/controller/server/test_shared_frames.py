@@ -31,10 +31,10 @@ def asked(version: int, correlation_id: int, api: object = FETCH) -> Request:
     )  # type: ignore[arg-type]
 
 
-def alone(reply: ResponseWithData, request: Request) -> bytes:
+def alone(response: ResponseWithData, request: Request) -> bytes:
     """The frame of a response to a single client."""
-    response = response_to_wire(reply.response, reply.data, version=request.version)
-    return bytes(encode_response_frame(request.api, request.version, request.correlation_id, response))
+    message = response_to_wire(response.response, response.data, version=request.version)
+    return bytes(encode_response_frame(request.api, request.version, request.correlation_id, message))
 
 
 @pytest.mark.parametrize("version", range(LEADER_SINCE, FETCH.version_max + 1))
@@ -46,26 +46,26 @@ def test_shared_frames_have_the_bytes_of_separate_ones(version: int) -> None:
     ]
     responses += [ResponseWithData(response=response) for response in (WATERMARK, DIVERGING, REFUSED)]
     correlation_ids = (0, 1, 0x7FFF_FFFF, -1)
-    for reply in [*responses, *responses]:
+    for response in [*responses, *responses]:
         for correlation_id in correlation_ids:
             request = asked(version, correlation_id)
-            assert bytes(frames.frame(reply, request)) == alone(reply, request)
+            assert bytes(frames.frame(response, request)) == alone(response, request)
 
 
 def test_versions_and_apis_do_not_share() -> None:
     frames = SharedFrames()
-    reply, vote = (
+    response, vote = (
         ResponseWithData(response=WATERMARK),
         ResponseWithData(response=VoteResponse(vote_granted=True)),
     )
-    for request, answer in (
-        (asked(18, 1), reply),
-        (asked(17, 2), reply),
-        (asked(18, 3), reply),
+    for request, filled in (
+        (asked(18, 1), response),
+        (asked(17, 2), response),
+        (asked(18, 3), response),
         (asked(2, 4, VOTE), vote),
         (asked(1, 5, VOTE), vote),
     ):
-        assert bytes(frames.frame(answer, request)) == alone(answer, request)
+        assert bytes(frames.frame(filled, request)) == alone(filled, request)
 
 
 def test_an_answer_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +77,9 @@ def test_an_answer_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
             encoded.append(response) or response_to_wire(response, data, version=version)
         ),
     )
-    frames, reply = SharedFrames(), ResponseWithData(response=RECORDS, data=b"r" * 1000)
-    first = frames.frame(reply, asked(18, 1))
-    shared = [frames.frame(reply, asked(18, number)) for number in range(2, 500)]
+    frames, response = SharedFrames(), ResponseWithData(response=RECORDS, data=b"r" * 1000)
+    first = frames.frame(response, asked(18, 1))
+    shared = [frames.frame(response, asked(18, number)) for number in range(2, 500)]
     assert len(encoded) == 1
     assert all(frame is not first and frame[8:] == first[8:] for frame in shared)
     large = ResponseWithData(response=RECORDS, data=b"r" * SHARED_BYTES_MAX)

@@ -16,9 +16,9 @@ from kit.authorization import (
     SAMPLES,
     THE_CLUSTER,
     acl_of,
-    answer_or_arrival,
     authorizer_with,
     error_codes,
+    response_or_arrival,
 )
 from kit.controller_parts import LoneQuorum, response_of
 from quorate_controller.config.listener_sasl import ListenerSasl
@@ -261,7 +261,7 @@ async def test_what_direct_connections_may_do_depends_on_their_login(rig: Any, k
             assert await client.is_closed()
         assert is_untouched(rig)
         return
-    response = await (client.receive() if key in BY_HANDLER else answer_or_arrival(rig, client))
+    response = await (client.receive() if key in BY_HANDLER else response_or_arrival(rig, client))
     codes = set() if response is None else error_codes(response)
     if rule is None:
         assert ErrorCode.cluster_authorization_failed not in codes

@@ -206,7 +206,7 @@ MakeBatches = Callable[..., bytes]
 
 @pytest.fixture(scope="session")
 def new_crash_disk() -> Callable[[], CrashDisk]:
-    """Makes a disk that can lose power."""
+    """Make a disk that can lose power."""
     return CrashDisk
 
 

@@ -27,7 +27,7 @@ async def server() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def listening(respond: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
-    """Runs a server that answers each request about Leases with `respond`. Yields its address."""
+    """Run a server that answers each request about Leases with `respond`. Yields its address."""
     app = web.Application()
     app.router.add_get("/apis/coordination.k8s.io/v1/namespaces/here/leases{name:.*}", respond)
     runner = web.AppRunner(app)
@@ -53,7 +53,7 @@ def busy_lookups() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes the kubeconfig of the process name a server."""
+    """Make the kubeconfig of the process name a server."""
     path = tmp_path / "kubeconfig"
     monkeypatch.setenv("KUBECONFIG", f"{path}")
 

@@ -84,7 +84,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts a page with a busy cluster."""
+    """Start a page with a busy cluster."""
     opened: list[tuple[StatusPage, aiohttp.ClientSession]] = []
 
     async def begin(token: str | None = TOKEN, *, commands: bool = True, hosts: Iterable[str] = ()) -> Site:

@@ -38,7 +38,7 @@ def seen() -> Seen:
 
 @pytest.fixture
 async def start(seen: Seen) -> AsyncIterator[Start]:
-    """Starts servers with such bounds."""
+    """Start servers with such bounds."""
     async with AsyncExitStack() as stack:
 
         async def start(**bounds: float) -> HttpServer:
