@@ -140,8 +140,8 @@ def test_a_number_that_no_enum_has_is_no_fault_of_ours(
     for request in requests_of(api, version):
         try:
             exchange = controller.serve(encode_request(api, version, 1, "x", request))
-            assert exchange.answer is not None, "there is no answer"
-            (payload,) = FrameDecoder().feed(bytes(exchange.answer))
+            assert exchange.response is not None, "there is no response"
+            (payload,) = FrameDecoder().feed(bytes(exchange.response))
             _, response = decode_response(api, version, payload)
             assert ErrorCode.unknown_server_error not in set(errors_in(response)), response
         except Exception as error:

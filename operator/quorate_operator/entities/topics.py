@@ -277,7 +277,7 @@ def _status(name: str, **known: object) -> dict[str, object]:
 
 def _found(name: str, topic_id: str | None, stored: StoredTopic) -> str | None:
     if not stored.is_managed:
-        return f"the topic {name} exists, and is kept as this resource has it from now on"
+        return f"the topic {name} exists, and is managed by this resource from now on"
     if stored.topic_id in (None, topic_id):
         return None
     return (

@@ -74,7 +74,7 @@ def test_a_secret_is_made_and_then_its_password_is_set() -> None:
     asked = scram()
     (made,) = plan_user(asked, ObservedUser(), KAFKA).changes
     assert isinstance(made, CreateSecret)
-    assert made.text == "make the Secret alice with a random password"
+    assert made.text == "create the Secret alice with a random password"
     plan = plan_user(
         asked, ObservedUser(secret=secret()), KAFKA, stored=StoredUser(is_managed=True, mechanism=SCRAM)
     )

@@ -178,7 +178,7 @@ async def test_a_slice_under_way_needs_its_topics_alone(admin: ScriptedAdmin) ->
 
 async def test_factors_change_with_the_room_of_brokers_and_with_moves_under_way(admin: ScriptedAdmin) -> None:
     """Sizes, numbers of replicas and moves under way are those that brokers report; broker 2 does not answer."""
-    admin.answers["describe_configs"] = lambda resources: Results(dict.fromkeys(resources, ()))
+    admin.responses["describe_configs"] = lambda resources: Results(dict.fromkeys(resources, ()))
     client = cast("Any", admin)
     (observed,) = (await observe_topics(client, ["b"])).values()
     assert isinstance(observed, ObservedTopic)
