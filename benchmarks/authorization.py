@@ -69,7 +69,7 @@ def acls_of_a_company() -> list[AclCreation]:
         _acl(ResourceType.TOPIC, "*", "monitoring", AclOperation.DESCRIBE),
         _acl(ResourceType.TOPIC, "*", "*", AclOperation.DELETE, host="203.0.113.0/24", allows=False),
     ]
-    # Whoever may do something with the cluster, and who must not do so from some subnets.
+    # Each team's lead may alter the cluster from the team's subnet, but not its configs from one host.
     for team in range(TEAMS):
         acls.append(
             _acl(ResourceType.CLUSTER, "kafka-cluster", _lead(team), AclOperation.ALTER, host=_subnet(team))

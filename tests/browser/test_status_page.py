@@ -123,7 +123,7 @@ async def test_a_screen_reader_finds_its_way(tab: Any, serve: Serve) -> None:
 
 
 async def test_names_from_outside_are_shown_and_never_run(tab: Any, serve: Serve) -> None:
-    """Whoever names a host or an error can't script the page."""
+    """The name of a host and the text of an error can't run scripts in the page."""
     served = await serve()
     hostile = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
     put(served.registry, replace(busy(), problem=hostile))

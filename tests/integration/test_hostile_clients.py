@@ -32,7 +32,7 @@ APPLIES = {
 
 @pytest.mark.parametrize("protocol", list(ON))
 def test_hostile_clients_disturb_nobody(tmp_path: Path, protocol: str) -> None:
-    """Whoever reaches a listener can't depose the leader, fence brokers or fill the memory."""
+    """A client that reaches a listener can't depose the leader, fence brokers or fill the memory."""
     with besieged(tmp_path, protocol) as siege:
         for name in ON[protocol]:
             attack = ATTACKS[name]

@@ -87,7 +87,7 @@ def quorum(tmp_path: Path, kafka_jars: Path) -> Iterator[Cluster]:
     manifest = manifests(java=(JAVA,), brokers=0, config=config)
     cluster = Cluster.create(tmp_path / "cluster", kafka_jars, manifest)
     try:
-        # Whoever comes after the first snapshot of the others has no log from the beginning.
+        # A controller that starts after the others' first snapshot has no log from the beginning.
         cluster.start(JAVA)
         port = int(cluster.address(JAVA).rpartition(":")[2])
         eventually(lambda: not is_free(port), WAIT_S, "the Java controller to listen")

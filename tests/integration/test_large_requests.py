@@ -14,7 +14,7 @@ FETCH_TIMEOUT_MS = 8_000
 
 
 def test_the_largest_requests_cost_no_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can depose the active controller by the size of a request."""
+    """A request can't depose the active controller by its size."""
     monkeypatch.syspath_prepend(str(ROOT))
     size = importlib.import_module("benchmarks.size")
     quorum = importlib.import_module("benchmarks.quorum")

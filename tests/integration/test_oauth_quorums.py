@@ -181,7 +181,7 @@ def test_leadership_passes_while_tokens_are_replaced(federated: Federated) -> No
 
 
 def test_tokens_are_refused_alike(federated: Federated) -> None:
-    """Whom Kafka's controllers refuse, ours refuse with the same answer."""
+    """Our controllers refuse the tokens that Kafka's refuse, with the same response."""
     issuer = federated.issuer
     now_s = issuer.claims()["iat"]
     stranger = Issuer({"RS256": ("RS256", new_key("RS256", "stranger"))})

@@ -68,7 +68,7 @@ def only(files: dict[str, Path], beginning: str, end: str) -> Path:
 
 
 def test_two_runs_make_the_same_bytes(files: dict[str, Path], tmp_path: Path) -> None:
-    """Anybody can build a release again and compare."""
+    """A user can build a release again and compare the files."""
     umask = os.umask(0o077)
     try:
         again = make_dist(tmp_path / "again", "--downloads", "https://downloads.example.com/v1")

@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 CLIENT, TOPIC = "client", "produced"
 LISTENERS = ("controller", "plaintext")
 ANSWERS = 6
-"""So many more requests that each client began after a step have to be answered before the next step."""
+"""The requests of each client, begun after a step, that have to complete before the next step."""
 
 
 @dataclass(slots=True)
@@ -322,7 +322,7 @@ def clients(rotated: Rotated) -> Iterator[Clients]:
 
 
 def test_certificates_are_renewed(rotated: Rotated) -> None:
-    """Nobody notices that certificates change below running nodes."""
+    """Clients and nodes see no failure while the certificates of running nodes change."""
     cluster = rotated.cluster
     pids = [cluster.pid(store) for store in rotated.stores]
     quorum = cluster.await_quorum()

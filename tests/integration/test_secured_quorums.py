@@ -1,6 +1,7 @@
 """Quorums of stock Java controllers and ours with a stock broker, whose controller listeners are secured.
 
-Ours connect to Java, Java and the broker to ours. Nobody is anonymous there: the principal of nodes is a super user.
+Ours connect to Java, Java and the broker to ours. No connection is anonymous there: the principal of
+nodes is a super user.
 """
 
 import asyncio

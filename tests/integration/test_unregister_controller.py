@@ -149,7 +149,7 @@ def test_a_stopped_observer_is_gone_for_good(cluster: Cluster) -> None:
     stop_registered_observer(cluster)
     assert unregister(cluster, OBSERVER) is None
     voters = [controller for controller in cluster.controllers if controller != OBSERVER]
-    # Whoever is asked may not have the record yet.
+    # The node that responds may not have replicated the record yet.
     eventually(lambda: registered(cluster) == set(voters), TIMEOUT_S, "nobody to know it any more")
     eventually(lambda: set(registrations(cluster)) == set(voters), TIMEOUT_S, "no log to have it any more")
     eventually(partial(has_snapshot_without, cluster, OBSERVER), TIMEOUT_S, "snapshots without it")
@@ -174,7 +174,7 @@ def test_a_living_controller_registers_again_by_itself(cluster: Cluster) -> None
     def attempts() -> list[str]:
         return [line for line in cluster.log_of(OBSERVER).splitlines() if " registering " in line]
 
-    # Whoever is asked may not know yet that it was unregistered: it is the one that knows.
+    # Other nodes may not have applied the unregistration yet, so the observer's own log is read.
     eventually(lambda: 'reason="not registered"' in attempts()[-1], TIMEOUT_S, "it to register again")
     eventually(lambda: registrations(cluster).get(OBSERVER) == before, TIMEOUT_S, "the same registration")
     eventually(lambda: OBSERVER in registered(cluster), TIMEOUT_S, "others to know it again")

@@ -13,7 +13,7 @@ CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 
 
 def at(minutes: float) -> datetime:
-    """So many minutes after the start."""
+    """The time that many minutes after the start."""
     return START + timedelta(minutes=minutes)
 
 

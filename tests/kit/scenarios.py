@@ -136,7 +136,7 @@ class Situation:
         return situation
 
     def leaderless(self) -> "Situation":
-        """Nobody answers as leader; who runs is not ready."""
+        """No node responds as leader; the running controllers are not ready."""
         situation = self.seeing(kafka=None, quorum=None)
         for node in self.observed.nodes.values():
             if node.state.runs and node.role is Role.CONTROLLER:

@@ -66,7 +66,7 @@ class RoutingMachine(RuleBasedStateMachine):
 
     @rule(address=st.sampled_from(HOSTS))
     def a_node_goes_down(self, address: Address) -> None:
-        """Nobody listens there any more."""
+        """No node listens there any more."""
         self.world.pop(address, None)
 
     @rule(node_id=st.sampled_from((-1, *NODE_IDS)))

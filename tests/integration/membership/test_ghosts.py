@@ -102,7 +102,7 @@ def test_a_removed_controller_is_unregistered_in_one_step(newest: Membership) ->
     printed = succeeded(newest.try_to_remove(gone, directory_id, "--unregister"))
     assert str(gone) in printed
     end = newest.await_voters(*left).high_watermark
-    # Whoever is asked may not have the record yet.
+    # The node that responds may not have replicated the record yet.
     eventually(lambda: registered(newest) == set(left), ALIVE_TIMEOUT_S, "it to be unregistered")
 
     def snapshot() -> bool:

@@ -20,5 +20,5 @@ def every_case() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("tool", "case", "cluster", "at"), list(every_case()))
 def test_same_as_kafka(tool: Tool, case: Case, site: Site, java_tool: JavaTools, tmp_path: Path) -> None:
-    """Whoever knows Kafka's tools knows ours."""
+    """For the same arguments, our tool prints and changes what Kafka's does."""
     Comparison(case, tool, site, java_tool, tmp_path).run()

@@ -111,7 +111,7 @@ def assert_kafka_prints(java_tool: JavaTools, expected: str, *arguments: str) ->
 def test_every_path_reads_as_in_kafkas_shell(
     mixed: Cluster, java_tool: JavaTools, tmp_path: Path, implementation: str
 ) -> None:
-    """Whoever knows Kafka's shell knows ours, on what Java and Python controllers wrote."""
+    """Our shell prints what Kafka's prints, for the logs and snapshots of Java and Python controllers."""
     node_id = mixed.controllers_in(implementation)[0]
     eventually(lambda: snapshots_in(mixed.metadata(node_id)), TIMEOUT_S, f"a snapshot of {node_id}")
     partition = copied(mixed, node_id, tmp_path)

@@ -77,7 +77,7 @@ class _Connection:
         """The connection would close."""
 
     def authenticated(self, principal: Principal) -> None:
-        """Nobody authenticates here."""
+        """Clients do not authenticate here."""
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         """Nothing is answered later."""
@@ -101,7 +101,7 @@ class _NoPeers:
     """In place of the connections to other controllers: a single voter has none."""
 
     def send(self, send: object) -> None:
-        """Nobody is there."""
+        """There are no other voters to send to."""
 
     def ask(self, _own: object) -> "asyncio.Future[Any]":
         """The request stays unanswered."""

@@ -93,7 +93,7 @@ class DesiredSpec:
         self._name_all()
 
     def take_back(self) -> None:
-        """Nobody is decommissioned any more."""
+        """No node is decommissioned any more."""
         self.decommission = frozenset()
         self._name_all()
 

@@ -120,7 +120,7 @@ class Scenario:
         )
 
     def _is_well(self, promised: int) -> bool:
-        """Somebody leads, promises are made again, and everyone has replayed what the leader has committed."""
+        """One node leads, requests are acknowledged again, and all nodes have replayed what the leader committed."""
         nodes = self.world.alive
         active = [node for node in nodes if node.is_active]
         if len(active) != 1 or self.administrator.acknowledged <= promised:
@@ -135,7 +135,7 @@ class Scenario:
         return all(node.metadata.applied_offset >= self._target_offset for node in nodes)
 
     def _come_to_agree(self) -> None:
-        """Nobody asks for changes any more: soon all images say the same, though some may lag by a NoOp."""
+        """Clients request no more changes: soon all images are equal, though some may lag by a NoOp."""
         for someone in (self.administrator, self._operations, *self._users, *self._of_partitions):
             someone.stop()
         if self.shape.works_on_partitions:

@@ -1,7 +1,7 @@
 """The history of a quorum on kind: what is shipped becomes a lake, by the CronJob and by Spark with executors.
 
-Told in order, as the story is. It is asked for by itself: what it loads on one machine decides where the pods of a
-story behind it go.
+The tests run in order, each on the state that the previous one left. The module runs by itself: its load on
+one machine would decide where the pods of a later module are scheduled.
 """
 
 import json

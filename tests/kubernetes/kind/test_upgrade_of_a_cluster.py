@@ -1,6 +1,7 @@
 """From Kafka 4.3.1 to 4.4.0 on kind, under load: the software, the level, and a way back that is refused.
 
-Told in order, as a story is. The files are those of examples/upgrade, made small enough for one machine.
+The tests run in order, each on the state that the previous one left. The files are those of examples/upgrade,
+made small enough for one machine.
 """
 
 import logging

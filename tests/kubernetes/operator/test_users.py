@@ -101,7 +101,7 @@ class Bench:
 
 @pytest.mark.timeout(600)
 def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) -> None:
-    """Whoever has the Secret may do what the spec says, and no more, until the resource is deleted."""
+    """A client with the Secret may do what the spec permits, and no more, until the resource is deleted."""
     operated = brokered
     authority = secured(operated, tmp_path)
     users = InClusters(operated, "KafkaUser")
@@ -247,7 +247,7 @@ def secured(operated: Operated, tmp_path: Path) -> Path:
 
 
 def acl_of(user: str) -> AclBinding:
-    """Somebody else's."""
+    """An ACL that a client creates, not the operator."""
     return AclBinding(
         pattern=ResourcePattern(resource_type=ResourceType.TOPIC, name=TOPIC),
         entry=AccessControlEntry(principal=f"User:{user}", operation=AclOperation.READ),

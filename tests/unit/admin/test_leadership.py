@@ -15,7 +15,7 @@ from quorate_protocol.errors import ErrorCode
 
 NO_METADATA = "There is no finalized MetadataVersion, so direct-to-controller communication is not supported."
 FREE = "127.0.0.1:9"
-"""Nobody listens at the port of `discard`."""
+"""No process listens at the port of `discard`."""
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +175,7 @@ async def _until_led(asked: AdminConfig, call: Any, *, is_patient: bool = False)
 
 
 async def test_a_request_ends_when_there_is_no_leader() -> None:
-    """Nobody waits a minute to learn who is missing."""
+    """The client does not wait a minute to report which voters are missing."""
     async with FakeCluster([1], is_controllers=True) as cluster:
         (address,) = cluster.bootstrap
         voters = {1: address, 2: FREE, 3: FREE}

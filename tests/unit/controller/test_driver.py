@@ -316,7 +316,7 @@ async def test_turns_bound_what_clients_pass_on() -> None:
 
 
 async def test_stopping_cancels_what_waits_and_releases_the_disk_once() -> None:
-    """Nobody waits for a node that has ended, and no turn follows."""
+    """No caller waits for a node that has ended, and no turn follows."""
     node = FakeNode()
     driver = new_driver(node, SetClock(), [])
     waiting = [driver.control(heartbeat(), CALLER), driver.raft("a vote", "CONTROLLER")]  # type: ignore[arg-type]

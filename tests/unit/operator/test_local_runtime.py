@@ -211,7 +211,7 @@ async def test_a_voter_that_lost_its_data_gets_another_directory_id(stage: Stage
 
 
 async def test_an_interrupted_creation_is_repeated(stage: Stage) -> None:
-    """Whoever kills us between two steps does no harm."""
+    """A runtime that is killed between two steps does no harm."""
     await stage.create()
     (stage.data / "meta.properties").unlink()
     await stage.create()

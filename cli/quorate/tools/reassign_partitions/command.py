@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ACTIONS = {
     "--generate": "Propose where the partitions of topics could be; nothing is moved.",
     "--execute": "Begin to move partitions.",
-    "--verify": "Tell how far the moves are; at the end, take the throttles away.",
+    "--verify": "Report the progress of the moves; once all are complete, remove the throttles.",
     "--cancel": "Move back what is still moving.",
     "--list": "List all moves of partitions that are under way.",
 }

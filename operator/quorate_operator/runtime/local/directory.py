@@ -239,7 +239,7 @@ class PlayDirectory:
 
 
 class UntrustedError(PlayError):
-    """Somebody else could have changed the directory."""
+    """Another user could have changed the directory."""
 
 
 def check_directory(path: Path) -> None:

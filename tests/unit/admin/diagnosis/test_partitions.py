@@ -234,7 +234,7 @@ def test_the_advice_for_partitions_without_a_leader_names_the_broker(
 def test_a_broker_with_replicas_is_not_proposed_to_be_unregistered(
     partitions: PartitionFacts | None, command: str, words: str
 ) -> None:
-    """Nobody makes it worse by a command of the doctor."""
+    """The doctor's commands do not make it worse."""
     finding = found(cluster(partitions, brokers={10: True, 11: False}, observers=[replica(11)]))[
         "broker-fenced/broker-10"
     ]

@@ -19,7 +19,7 @@ PROMPT = ">> "
 
 
 class Terminal:
-    """Somebody at a terminal of 80 columns, who types to the shell."""
+    """A user at a terminal of 80 columns, typing to the shell."""
 
     def __init__(self, *arguments: str) -> None:
         self._terminal, shells = pty.openpty()

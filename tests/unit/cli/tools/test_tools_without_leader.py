@@ -17,7 +17,7 @@ from quorate_protocol.errors import ErrorCode
 
 NO_METADATA = "There is no finalized MetadataVersion, so direct-to-controller communication is not supported."
 FREE = "127.0.0.1:9"
-"""Nobody listens at the port of `discard`."""
+"""No process listens at the port of `discard`."""
 TOOLS = (
     ("metadata-quorum", "describe", "--status"),
     ("metadata-quorum", "describe", "--replication"),
@@ -120,7 +120,7 @@ async def test_the_doctor_names_the_missing_voters(survivor: FakeCluster) -> Non
     ids=" ".join,
 )
 async def test_refused_connections_are_reported(tool: tuple[str, ...]) -> None:
-    """Nobody waits a minute for controllers that do not run."""
+    """The tools do not wait a minute for controllers that do not run."""
     ran = await run_tool(tool[0], "-C", f"{FREE},127.0.0.1:11", *tool[1:])
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == (

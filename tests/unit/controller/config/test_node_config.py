@@ -369,7 +369,7 @@ def test_the_standard_authorizer_is_configured_as_in_kafka():
 
 
 def test_all_problems_are_told_at_once():
-    """Nobody has to start five times to find five mistakes."""
+    """A user need not start the node five times to find five mistakes."""
     found = problems({"node.id": "x", "listeners": "bad", "num.partitions": "0", "foo": "1", "log.dirs": ","})
     keys = {problem.split("=")[0].split(":")[0] for problem in found}
     assert keys >= {"node.id", "listeners", "num.partitions", "foo", "log.dirs"}

@@ -98,7 +98,7 @@ def test_a_token_is_its_owners(tokens: Any) -> None:
     [(-1, LIFETIME_MS), (0, LIFETIME_MS), (LIFETIME_MS + 1, LIFETIME_MS), (5_000, 5_000), (7, 7)],
 )
 def test_a_lifetime_is_at_most_the_clusters(tokens: Any, lifetime_ms: int, given_ms: int) -> None:
-    """Nobody outlives `delegation.token.max.lifetime.ms`."""
+    """No token outlives `delegation.token.max.lifetime.ms`."""
     response = tokens.apply(create(lifetime_ms=lifetime_ms), **ALICE)
     assert ms(response.max_timestamp) - tokens.now_ms == given_ms
     assert ms(response.expiry_timestamp) - tokens.now_ms == min(given_ms, RENEWAL_MS)

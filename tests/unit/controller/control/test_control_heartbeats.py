@@ -9,7 +9,7 @@ from quorate_protocol.records.generated import BrokerRegistrationChangeRecord, P
 
 
 def test_a_broker_is_unfenced_once_it_has_read_its_registration(harness):
-    """Nobody serves with metadata older than itself."""
+    """No broker serves with metadata older than its registration."""
     epoch = harness.register(1)
     response = harness.heartbeat(offset=epoch - 1)
     assert (response.is_caught_up, response.is_fenced) == (False, True)

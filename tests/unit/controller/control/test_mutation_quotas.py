@@ -84,7 +84,7 @@ def test_a_bucket_is_full_at_first_and_refills_with_time(rig: Rig) -> None:
 
 
 def test_a_refused_request_costs_nothing(rig: Rig) -> None:
-    """Whoever asks again and again does not wait longer."""
+    """A client that retries repeatedly does not wait longer."""
     rig.set(RATE, ("user", "alice"))
     rig.of().charge(24)
     assert all(rig.is_refused(rig.of(), 100) for _ in range(10))

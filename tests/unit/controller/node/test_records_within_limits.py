@@ -171,7 +171,7 @@ def test_a_decision_that_fits_no_batch_is_refused(bench: Bench, monkeypatch: pyt
 
 
 def configs(count: int) -> tuple[MetadataRecord, ...]:
-    """So many records of 32 kB each."""
+    """That number of records, of 32 kB each."""
     return tuple(
         ConfigRecord(resource_type=CLIENT_METRICS, resource_name=f"s{number}", name="metrics", value=LONGEST)
         for number in range(count)

@@ -188,7 +188,7 @@ def _fail(_now_ms: int) -> None:
 
 
 def test_each_attribute_has_a_row(led: LedNode) -> None:
-    """Nobody adds state without saying what ends it."""
+    """No attribute is added without a row that names what ends its state."""
     seen: State = {}
     populate(led)
     have_cursors(led)

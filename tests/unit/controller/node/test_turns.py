@@ -300,7 +300,7 @@ def test_an_error_while_files_are_cleaned_ends_the_turn(bench: TurnBench) -> Non
 
 
 def test_a_leader_is_active_once_its_log_is_replayed(bench: TurnBench) -> None:
-    """Nobody decides on an image that lacks records."""
+    """The controller decides nothing on an image that lacks records."""
     bench.disk.log.end_offset = 0
     bench.script(ConnectionLost, Ready(append=batch(0)))
 

@@ -51,7 +51,7 @@ def run(node, duration_ms: int, respond) -> list:
     ids=lambda refusal: next(iter(refusal.values())).name,
 )
 def test_a_voter_that_refuses_votes_is_asked_less_often(lab, refusal):
-    """Nobody leads, because both other voters refuse, as those with fresh disks do."""
+    """No node leads, because both other voters refuse, as those with fresh disks do."""
     node = lab.node(1, log=lab.log(1, 2, 3), bootstrap_servers=())
     node.start()
 

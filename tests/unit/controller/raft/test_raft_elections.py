@@ -119,7 +119,7 @@ def test_a_lost_pre_vote_leads_back_to_the_leader(lab) -> None:
 
 
 def test_a_lost_pre_vote_without_leader_waits(lab) -> None:
-    """Nobody to follow means unattached, in the same epoch."""
+    """A node without a leader to follow is unattached, in the same epoch."""
     node = lab.node(1, log=lab.log(1, 2, 3))
     node.start()
     for send in node.wait_for_deadline().sends:

@@ -141,7 +141,7 @@ def test_a_voter_change_is_refused_while_one_is_uncommitted_by_a_record(lab: Any
     "role", [Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED]
 )
 def test_no_role_grants_a_pre_vote_to_a_shorter_log(lab: Any, role: Role) -> None:
-    """Whoever wins the pre-votes can win the votes (KIP-996): else epochs rise without a leader."""
+    """A voter that wins the pre-votes can win the votes (KIP-996): else epochs rise without a leader."""
     node = lab.node(1, log=lab.log(1, 2, 3), hard_state=HardState(leader_epoch=2))
     election = node.start()
     match role:

@@ -112,8 +112,8 @@ def authorizer_of(case: str, needed: AclOperation) -> Authorizer | None:
     ids=lambda key: find_api(key).name,
 )
 async def test_requests_about_the_cluster(rig: Any, key: int, case: str, served: bool) -> None:
-    """Whoever lacks the operation gets CLUSTER_AUTHORIZATION_FAILED where the API's clients look, and nothing
-    reaches the node.
+    """A client without the operation gets CLUSTER_AUTHORIZATION_FAILED in the field that the API's clients read,
+    and nothing reaches the node.
     """
     rig.node.authorizer = authorizer_of(case, ON_CLUSTER[key])
     version, request = SAMPLES[key]

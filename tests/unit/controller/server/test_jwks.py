@@ -104,7 +104,7 @@ async def test_keys_stay_in_use_when_they_cant_be_read(
 
 
 async def test_keys_come_from_the_allowed_endpoint_alone(tmp_path: Path) -> None:
-    """Nobody between the controller and the issuer chooses the keys."""
+    """An attacker between the controller and the issuer can't choose the keys."""
     certificates = Certificates.create(tmp_path / "tls")
     attacker = await TokenEndpoint(Issuer.with_keys("ES256"), {}).start()
     issuer = await TokenEndpoint(

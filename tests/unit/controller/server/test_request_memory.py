@@ -343,7 +343,7 @@ def test_who_lacks_least_goes_on_first(memory: RequestMemory, timers: Timers) ->
 def test_the_oldest_unfinished_request_gives_way(
     memory: RequestMemory, timers: Timers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever fills a budget and stops gives it back within a second."""
+    """A client that fills a budget and stops sending is disconnected within a second."""
     first, second, third = Held(memory), Held(memory), Held(memory)
     assert first.hold(MIB // 2, MIB)
     timers.move(0.05)

@@ -313,7 +313,7 @@ def test_ready_means_that_nodes_run_with_what_is_desired(
 
 
 def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
-    """Nobody is called, and nothing counts as under way, for a window that opens at night."""
+    """Waiting for a window that opens at night raises no alert, and no step counts as under way."""
     node = ObservedNode(
         node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", revision={"image": "a"}
     )
@@ -442,7 +442,7 @@ def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
 
 
 def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
-    """Whoever waits for a deletion sees why."""
+    """The status shows what the deletion waits for."""
     manifests = load_manifests(
         f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
         "spec: {controllers: quorum, replicas: 2, nodeIds: {first: 0}}}",

@@ -37,7 +37,7 @@ def test_a_level_is_finalized_when_every_node_supports_it() -> None:
 
 
 def test_nodes_that_are_due_for_a_restart_come_first() -> None:
-    """Nobody goes back from a level, so the release runs everywhere first."""
+    """A level can't be reverted, so all nodes run the release first."""
     rolling = at_4_2().node(0, revision={**REVISION, "version": "4.2.0"}).registered(0, Role.BROKER, OLD)
     assert briefly(rolling.due()) == ["StopNode 0"]
     assert (
