@@ -37,7 +37,7 @@ def test_a_quorum_gets_its_certificates_from_an_issuer(operated: Operated, tmp_p
     install_definitions(operated.core.api_client, [CERT_MANAGER])
     issuer = Issuer(operated, NAME, tmp_path / "issuer")
     operated.wait(issuer.certificate, "the Certificate", FOUND_TIMEOUT_S)
-    operated.wait(lambda: "has not looked at it yet" in not_issued(operated), "it to be waited for")
+    operated.wait(lambda: "has not processed it yet" in not_issued(operated), "it to be waited for")
     assert operated.condition("Ready")["status"] == "False"
     issuer.set_conditions(
         ("Ready", "False", "DoesNotExist", "Issuing"), ("Issuing", "False", "Failed", FAULT)
