@@ -18,7 +18,7 @@ def test_a_broker_has_the_rack_of_its_machine(brokered: Operated) -> None:
     operated.create(replicas=1)
     operated.create_brokers(rack={"topologyKey": ZONE})
     operated.start_operator()
-    reported = f"its rack is unknown: the machine {operated.agent.machine} has no label {ZONE}"
+    reported = f"its rack is unknown: the node {operated.agent.machine} has no label {ZONE}"
     operated.wait(
         lambda: reported in json.dumps((operated.brokers() or {}).get("status")), "the fault to be reported"
     )
