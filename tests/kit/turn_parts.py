@@ -313,7 +313,7 @@ class TurnBench:
     def depose_at(self, event: type, role: Role = Role.UNATTACHED, **effects: Any) -> None:
         """Have raft lose its leadership in the step that takes the next event of a type."""
         self.raft.deposed_at[event] = role
-        self.answer(event, Ready(role=RoleChange(role=role, epoch=EPOCH + 1), **effects))
+        self.script(event, Ready(role=RoleChange(role=role, epoch=EPOCH + 1), **effects))
 
     def lead(self) -> None:
         """Make the node active, with an empty log."""

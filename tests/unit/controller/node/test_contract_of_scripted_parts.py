@@ -182,7 +182,7 @@ def test_turns_to_write_know_which_voters_are_caught_up(open_led: Any) -> None:
 
 
 OF_TESTS = {
-    ScriptedRaft: {"answers", "deposed_at", "known_high_watermarks", "lead", "on_step", "step_down"},
+    ScriptedRaft: {"deposed_at", "known_high_watermarks", "lead", "on_step", "scripted", "step_down"},
     ScriptedDisk: {"failure", "fails_at", "log_start_moves_to"},
     ScriptedControl: {"decisions", "ticks"},
     ScriptedSnapshots: {"loaded", "written"},
