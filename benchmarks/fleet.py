@@ -334,8 +334,8 @@ class _Fleet:
                 wire = None
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            high_watermark = fetched.partition.high_watermark
-            end = _end_of(fetched.partition.records) or end
+            high_watermark = fetched.data.high_watermark
+            end = _end_of(fetched.data.records) or end
 
     def _fetch(self, end: Position, high_watermark: int) -> tuple[Payload, bytes]:
         key = (end, high_watermark)
