@@ -34,7 +34,7 @@ STEP_PAUSE_MS: Final = 1
 class ControlError(Exception):
     """A request, or one item of it, that is refused: the error code and text that go into the response."""
 
-    def __init__(self, error_code: ErrorCode, message: str = "") -> None:
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         self.error_code = error_code
         self.message = message or error_code.name
         super().__init__(self.message)

@@ -114,10 +114,8 @@ def _check(config: AlterableConfig, known: Iterable[str]) -> None:
                 ErrorCode.invalid_request, "Removing the log level of the root logger is not allowed"
             )
     elif config.value is None:
-        raise ControlError(  # a lookup of null in Java's set of levels fails
-            ErrorCode.unknown_server_error,
-            "The server experienced an unexpected error when processing the request.",
-        )
+        # A lookup of null in Java's set of levels fails.
+        raise ControlError(ErrorCode.unknown_server_error, ErrorCode.unknown_server_error.text)
     elif config.value not in LEVELS:
         raise ControlError(
             ErrorCode.invalid_config,

@@ -224,7 +224,7 @@ class TopicManager:
         if self._config.static_configs.get("delete.topic.enable", "true").lower() != "true":
             knows_code = context.api_version >= _DELETION_DISABLED_SINCE
             code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
-            raise ControlError(code, "Topic deletion is disabled.")
+            raise ControlError(code, ErrorCode.topic_deletion_disabled.text)
         quota = self._quotas.of(context, strict_since=_DELETE_TOPICS_STRICT_SINCE)
         return begun(deleting(self._image.topics, request, context, quota, self._rng))
 

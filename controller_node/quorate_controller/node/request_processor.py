@@ -41,8 +41,6 @@ DECISIONS_MS_MAX: Final = 20
 bounded, too, by that of one step (`control/steps.py`).
 """
 
-UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
-"""Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
 TIMED_OUT_MESSAGE = "The request waited in the controller's queue for longer than its timeout"
 
 READ_SLICE_MS: Final = 5
@@ -340,7 +338,7 @@ class RequestProcessor:
     def _respond_fault(self, token: int, fault: Exception, *, request: str) -> None:
         if not isinstance(fault, ControlError):
             self._note(decision_failed(fault, request=request))
-            fault = ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE)
+            fault = ControlError(ErrorCode.unknown_server_error, ErrorCode.unknown_server_error.text)
         self.respond(token, fault)
 
     def respond(self, token: int, result: Payload | ControlError, requester: Requester | None = None) -> None:
