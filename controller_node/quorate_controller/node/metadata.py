@@ -10,7 +10,7 @@ proposed until its commit, which is timed.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate_protocol.errors import ErrorCode, ProtocolError, ValueTooLong
 from quorate_protocol.image.loading import loading_checkpoint, replaying_log_batch
@@ -301,6 +301,13 @@ def not_controller() -> ControlError:
     return ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
 
 
+class Perform(Protocol):
+    """Carries out raft's effects; `is_proposal` if they are those of the records that a decision has written."""
+
+    def __call__(self, ready: Ready, *, is_proposal: bool = False) -> None:
+        """See `turn.ControllerNode`."""
+
+
 class Proposals:
     """Decided records between the image, which has them, and the commit."""
 
@@ -310,15 +317,13 @@ class Proposals:
         raft: RaftNode,
         metadata: MetadataState,
         applied: Callable[[int], None],
-        perform: Callable[[Ready], None],
-        perform_proposal: Callable[[Ready], None],
+        perform: Perform,
         unix_ms_of: UnixTime,
     ) -> None:
         self._raft = raft
         self._metadata = metadata
         self._applied = applied
         self._perform = perform
-        self._perform_proposal = perform_proposal
         self._unix_ms_of = unix_ms_of
         self._proposed: deque[tuple[int, int]] = deque()
         """End offset and time of each proposal that is not committed."""
@@ -330,7 +335,7 @@ class Proposals:
         return self._raft.log_end_offset + self._metadata.pending_count
 
     def write(self, result: ControlResult, now_ms: int) -> Exception | None:
-        """Replays the records of a decision, to be proposed with others.
+        """Replay the records of a decision, to be proposed with others.
 
         Returns:
             The exception when a record cannot be encoded or replayed. An atomic decision then leaves nothing
@@ -376,7 +381,7 @@ class Proposals:
             return
         batch = metadata.pop_batch(self._raft.epoch, self._unix_ms_of(now_ms))
         self._applied(len(batch))
-        self._perform_proposal(self._raft.step(Propose(batches=batch), now_ms))
+        self._perform(self._raft.step(Propose(batches=batch), now_ms), is_proposal=True)
         if metadata.control.is_active:  # raft may have deposed this node in the very step
             self._proposed.append((self._raft.log_end_offset, now_ms))
 

@@ -7,7 +7,6 @@ count the appended records as ours.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ErrorCode
@@ -106,7 +105,6 @@ class ControllerNode:
             metadata=metadata,
             applied=snapshotter.applied,
             perform=self._perform,
-            perform_proposal=partial(self._perform, is_proposal=True),
             unix_ms_of=unix_ms_of,
         )
         self._requests = RequestProcessor(

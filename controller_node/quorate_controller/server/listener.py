@@ -194,8 +194,6 @@ class Listener:
         responses: ResponseMemory | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
-        self.name = name
-        self.tls = tls
         counters = counters or RequestCounters()
         has_sasl = first_frames_size_bytes_max is not None
         self.context = ListenerContext(
@@ -222,8 +220,8 @@ class Listener:
             OSError: the address cannot be bound.
         """
         self._acceptor = Acceptor(
-            listener=self.name,
-            tls=self.tls,
+            listener=self.context.name,
+            tls=self.context.tls,
             make_protocol=partial(Connection, self.context),
             quotas=self.context.quotas,
             counters=self.context.counters,
@@ -289,13 +287,13 @@ class Listener:
                 self._note(Limit.IDLE_TIME, "connection_idle", str(connection.peer))
 
     def _close_unauthenticated(self, oldest_s: float) -> None:
-        for place in self.context.quotas.strangers(self.name, oldest_s):
+        for place in self.context.quotas.strangers(self.context.name, oldest_s):
             self._note(Limit.AUTHENTICATION_TIME, "authentication_timed_out", place.peer)
             place.close()
 
     def _note(self, limit: Limit, event: str, peer: str) -> None:
         self.context.counters.limited[limit] += 1
-        log.info(event, extra={"facts": {"listener": self.name, "peer": peer}})
+        log.info(event, extra={"facts": {"listener": self.context.name, "peer": peer}})
 
 
 def request_memory(client_bytes_max: int, counters: RequestCounters) -> RequestMemory:
