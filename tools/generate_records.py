@@ -295,10 +295,10 @@ def render_api_keys(
     ]
     lines += ['"""Key, name, lowest, highest and first flexible version (None: none is), listeners."""']
     lines += ["", "VERSIONS_LACKED: Final[dict[str, dict[ApiKey, int | None]]] = {"]
-    for release, highest in older.items():
+    for release, versions in older.items():
         lines += [
             f'    "{release}": {{',
-            *(f"        {member[key]}: {level}," for key, level in highest.items()),
+            *(f"        {member[key]}: {version}," for key, version in versions.items()),
         ]
         lines.append("    },")
     lines += [

@@ -184,7 +184,7 @@ class Driver:
         self._apply(self._node.start(self._clock.now_ms()))
 
     async def shut_down(self) -> None:
-        """Hands leadership over, responds to what is committed, then releases the disk."""
+        """Hand leadership over, respond to what is committed, then release the disk."""
         self._enqueue(Shutdown(timeout_ms=SHUTDOWN_TIMEOUT_MS))
         try:
             async with asyncio.timeout(SHUTDOWN_TIMEOUT_MS / 1000 + 1):

@@ -98,7 +98,7 @@ class KRaftVersionUpgrade:
 class ControlResult:
     """A decision: records to append, and the response to give once they are committed.
 
-    `response` is a canonical kio response, or None without a request (ticks, activation). The response of a read,
+    `response` is a canonical response, or None without a request (ticks, activation). The response of a read,
     a result without records, is sent once everything that it read is committed.
     """
 

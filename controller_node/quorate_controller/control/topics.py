@@ -350,7 +350,7 @@ class TopicManager:
         return [assignments[partition_id] for partition_id in range(len(assignments))]
 
     def _placed(self, topic: create_request.CreatableTopic) -> list[Assignment]:
-        """Places the partitions of a new topic."""
+        """Place the partitions of a new topic."""
         num_partitions, replication_factor = topic.num_partitions, topic.replication_factor
         if replication_factor < USE_DEFAULT or replication_factor == 0:
             raise ControlError(

@@ -116,7 +116,7 @@ class MetadataState:
         self.applied_offset = snapshot_id.offset
 
     def catch_up(self, storage: ControllerStorage, high_watermark: int, now_ms: int) -> int:
-        """Replays one slice of the committed log; more is left while `applied_offset` is below the high watermark.
+        """Replay one slice of the committed log; more is left while `applied_offset` is below the high watermark.
 
         Returns:
             The bytes of log that have been replayed, once all that was read at once has been; else 0.
@@ -208,7 +208,7 @@ class MetadataState:
     def apply_decision(
         self, records: Sequence[MetadataRecord], values: Sequence[bytes], offset: int, now_ms: int
     ) -> None:
-        """Replays records of a decision; `values` are them as `encode_decision` encoded them.
+        """Replay records of a decision; `values` are the same records as `encode_decision` encoded them.
 
         `offset` is the end of the log and of the pending records.
 
@@ -265,7 +265,7 @@ class MetadataState:
         return released
 
     def abandon(self) -> list[Waiter]:
-        """Reverts uncommitted records, because leadership is lost. Returns the responses that waited for them."""
+        """Revert uncommitted records, because leadership is lost. Returns the responses that waited for them."""
         self.control.deactivate()
         self._pending = []
         self._pending_size_bytes = 0

@@ -237,7 +237,7 @@ class ControllerNode:
         return effects
 
     def _read_responses(self) -> None:
-        """Read what raft's responses carry, once for all who get the same response."""
+        """Read the records and snapshots of raft's responses: once for all replicas that get the same response."""
         responses: dict[int, ResponseWithData] = {}
         for outgoing in self._outgoing:
             response = responses.get(id(outgoing.response))
@@ -283,7 +283,7 @@ class ControllerNode:
     # --------------------------------------------------------------------------------- raft's effects
 
     def _perform(self, ready: Ready, *, is_proposal: bool = False) -> None:
-        """Carries out raft's effects in their order. The flush and the messages wait for the end of the turn."""
+        """Carry out raft's effects in their order. The flush and the messages wait for the end of the turn."""
         if ready.hard_state is not None:
             self.storage.save_hard_state(ready.hard_state, kraft_version=self.raft.kraft_version)
         if ready.truncate_to is not None:
@@ -305,7 +305,7 @@ class ControllerNode:
             self.loader.begin(ready.restore)
 
     def _load_snapshot(self) -> None:
-        """Continues loading a fetched snapshot, which replaces image and log once all of it was read."""
+        """Continue loading a fetched snapshot, which replaces image and log once all of it was read."""
         self._effects.has_loaded = self.loader.is_loading
         result = self.loader.load_slice()
         if result is None:

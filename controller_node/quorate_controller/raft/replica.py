@@ -97,7 +97,7 @@ class RoleState(ABC):
         """Respond to the requests that this role holds. `replica` has the next role already."""
 
     def log_appended(self, replica: "Replica") -> None:  # noqa: B027 -- only a leader serves the log
-        """Record were appended to the log."""
+        """Records were appended to the log."""
 
     def voters_changed(self, voters: VoterSet) -> None:  # noqa: B027 -- only a leader counts voters
         """Another voter set is in force."""

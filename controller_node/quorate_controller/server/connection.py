@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
             self.peer = replace(self.peer, principal=principal)
 
     def authenticated(self, principal: Principal) -> None:
-        """Authenticated: raise the frame limit."""
+        """Set the authenticated principal, and raise the frame limit."""
         self.peer = replace(self.peer, principal=principal)
         self._may_ask = True
         self._decoder.limit(self._context.limits.frame_size_bytes_max)

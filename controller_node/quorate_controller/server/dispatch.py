@@ -108,7 +108,7 @@ class LargeRequests:
 
 
 class Dispatcher:
-    """Passes each request to raft, to control or to the server itself. Implements `listener.RequestHandler`."""
+    """Passes each request to raft, to control or to the server itself. Implements `connection.RequestHandler`."""
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ class NodeIdentity:
 
 
 def verdict(doubt: Misrouting | None, identity: NodeIdentity, *, cluster_id: str) -> Misrouting | None:
-    """Decides about an address by a doubt, if any, and the node there; None if it leads to the intended node."""
+    """Decide about an address by a doubt, if any, and the node there; None if it leads to the intended node."""
     if identity.cluster_id not in (None, cluster_id):
         return Misrouting.CLUSTER
     if identity.is_meant is False:
