@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.control.api import ControlError
-    from quorate_controller.raft.messages import Destination, Event, Note, RaftResponse, Send
+    from quorate_controller.raft.events import Destination, Event, Note, Send
+    from quorate_controller.raft.messages import RaftResponse
 
 
 OWN_REQUEST_TIMEOUT_MS: Final = 2_000
@@ -153,7 +154,7 @@ class OutgoingRaftResponse:
     token: int
     response: ResponseWithData
     is_for_observer: bool = False
-    """See `raft.messages.OutgoingResponse`."""
+    """See `raft.events.OutgoingResponse`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
 from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.node.slices import run_slice
-from quorate_controller.raft.messages import Note, Propose
+from quorate_controller.raft.events import Note, Propose
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
     from quorate_controller.node.events import Requester
-    from quorate_controller.raft.messages import Ready
+    from quorate_controller.raft.events import Ready
     from quorate_controller.raft.model import SnapshotId
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage

@@ -25,7 +25,7 @@ from quorate_controller.node.events import NotAwaited, Requester
 from quorate_controller.node.metadata import Waiter, not_controller
 from quorate_controller.node.request_queue import LARGE_OF_NODES, LONG_READS, OF_NODES, FairQueue
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
-from quorate_controller.raft.messages import Note
+from quorate_controller.raft.events import Note
 from quorate_controller.raft.model import RaftSafetyError
 
 if TYPE_CHECKING:

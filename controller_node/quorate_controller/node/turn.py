@@ -28,7 +28,7 @@ from quorate_controller.node.measurements import ElectionCounts
 from quorate_controller.node.metadata import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
 from quorate_controller.node.response_data import read_response_data
-from quorate_controller.raft.messages import (
+from quorate_controller.raft.events import (
     LogStartMoved,
     Note,
     Persisted,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
     from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
-    from quorate_controller.raft.messages import OutgoingResponse, Ready, RoleChange
+    from quorate_controller.raft.events import OutgoingResponse, Ready, RoleChange
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.storage.controller_storage import ControllerStorage

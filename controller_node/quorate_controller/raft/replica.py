@@ -13,9 +13,10 @@ from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.records.control import encode_control_batch
 
 from quorate_controller.raft.effects import Effects
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.log import LogMetadata, VoterHistory
 from quorate_controller.raft.lookup import VoterLookup
-from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, LeaderEndpoint, Role
+from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, LeaderEndpoint
 from quorate_controller.raft.model import (
     NO_NODE_ID,
     Endpoint,

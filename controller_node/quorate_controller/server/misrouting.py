@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 
-    from quorate_controller.raft.messages import RaftRequest, RaftResponse, Send
+    from quorate_controller.raft.events import Send
+    from quorate_controller.raft.messages import RaftRequest, RaftResponse
 
 UNKNOWN_NODE_ID: Final = -1
 COORDINATOR_IDS_FROM: Final = 2**31 - 1

@@ -13,7 +13,7 @@ from quorate_controller.config import load_config
 from quorate_controller.driver import STEP_MS_MIN, Clock
 from quorate_controller.node.assembly import open_node
 from quorate_controller.node.events import Principal
-from quorate_controller.raft.messages import QuorumDescription
+from quorate_controller.raft.events import QuorumDescription
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
