@@ -25,7 +25,8 @@ from quorate_controller.server.counters import Limit, RequestCounters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quorate_controller.server.connection import ListenerLimits, RequestHandler
+    from quorate_controller.server.connection import RequestHandler
+    from quorate_controller.server.connection_memory import ListenerLimits
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
@@ -276,7 +277,7 @@ class Listener:
     def _close_slow(self, now_s: float) -> None:
         """Close connections whose unfinished requests arrive too slowly."""
         connections = self.context.connections
-        slow = [connection for connection in connections if connection.arrival.is_overdue(now_s)]
+        slow = [connection for connection in connections if connection.is_overdue(now_s)]
         for connection in slow:
             self._note(Limit.REQUEST_RATE, "request_too_slow", str(connection.peer))
             connection.abort()
