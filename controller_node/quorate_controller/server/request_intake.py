@@ -27,6 +27,7 @@ class RequestIntake:
         "_service_class",
         "arrival",
         "is_counted",
+        "is_large",
         "size_bytes",
         "waiting",
         "waits_for_memory",
@@ -41,6 +42,8 @@ class RequestIntake:
         """The time that the unfinished request may take."""
         self.is_counted = False
         """Whether the connection holds more than it may without being counted."""
+        self.is_large = False
+        """Whether the last data has to be counted. Most data is one small request, which need not."""
         self.waits_for_memory = False
         """Whether there is no memory for more of the unfinished request."""
         self._decoder = FrameDecoder(frame_size_bytes_max)
@@ -63,19 +66,15 @@ class RequestIntake:
         if frames:
             self.size_bytes += sum(map(len, frames))
             self.waiting.extend(frames)
-        if self._decoder.buffered_size_bytes:
+        buffered_bytes = self._decoder.buffered_size_bytes
+        if buffered_bytes:
             self.arrival.arrived(len(data), now_s, is_new=bool(frames))
             if not is_reading:  # TLS may pass on what it has already
                 self.arrival.pause(now_s)
         elif frames:
             self.arrival.completed()
+        self.is_large = self.is_counted or self.size_bytes + buffered_bytes > UNCOUNTED_REQUEST_BYTES_MAX
         return bool(frames)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the requests have to be counted. Most data is one small request, which need not."""
-        held_bytes = self.size_bytes + self._decoder.buffered_size_bytes
-        return self.is_counted or held_bytes > UNCOUNTED_REQUEST_BYTES_MAX
 
     def find_class(self, class_of: Callable[[bytes], ServiceClass]) -> str | None:
         """Derive the class from the last request, as far as it has come.

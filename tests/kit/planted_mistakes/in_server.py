@@ -163,8 +163,8 @@ MISTAKES: Final = (
                 "        held_bytes = self.size_bytes + max(buffered_bytes, size_bytes)\n",
             ),
             (
-                "        return self.is_counted or held_bytes > UNCOUNTED_REQUEST_BYTES_MAX\n",
-                "        return True\n",
+                "self.is_counted or self.size_bytes + buffered_bytes > UNCOUNTED_REQUEST_BYTES_MAX",
+                "True",
             ),
         ),
         harm="connections that announce requests and send nothing hold up all others",
