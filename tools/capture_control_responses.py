@@ -207,7 +207,7 @@ DESCRIPTIONS = [
 
 
 def feature_updates(latest: int) -> list[list[tuple[str, int, int]]]:
-    """Change of levels; `latest` is the highest metadata.version that the release has for production."""
+    """Changes of levels; `latest` is the highest metadata.version that the release has for production."""
     return [
         [("unknown", 1, UPGRADE)],
         [("unknown", 0, SAFE_DOWNGRADE)],

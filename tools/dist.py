@@ -81,10 +81,10 @@ def _modified_s(environment: Mapping[str, str]) -> int:
             raise DistError(f"SOURCE_DATE_EPOCH is {given!r}: must be seconds since 1970")
         return max(int(given), _EPOCH_S)
     try:
-        reported = _run("git", "log", "-1", "--format=%ct")
+        committed_s = _run("git", "log", "-1", "--format=%ct")
     except DistError:  # an unpacked archive
         return _EPOCH_S
-    return int(reported)
+    return int(committed_s)
 
 
 def _python_packages(target: Path, modified_s: int) -> None:

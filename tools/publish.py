@@ -114,10 +114,10 @@ def publish_image(image: Image, registry: str, target: Path) -> None:
 
 def publish_chart(chart: Path, registry: str) -> None:
     """Push the chart as an OCI artifact, and sign it. Raises PublishError."""
-    reported = _run("helm", "push", f"{chart}", f"oci://{registry}/charts")
-    found = _DIGEST.search(reported)
+    printed = _run("helm", "push", f"{chart}", f"oci://{registry}/charts")
+    found = _DIGEST.search(printed)
     if found is None:
-        raise PublishError(f"helm push printed no digest: {reported!r}")
+        raise PublishError(f"helm push printed no digest: {printed!r}")
     _run("cosign", "sign", "--yes", f"{registry}/charts/quorate@{found[1]}")
 
 

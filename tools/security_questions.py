@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
 from quorate_protocol.kafka.generated import alter_client_quotas_request as quotas
 from quorate_protocol.kafka.generated import alter_configs_request as alter_configs
 from quorate_protocol.kafka.generated import alter_user_scram_credentials_request as scram
@@ -15,7 +16,6 @@ from quorate_protocol.kafka.generated import create_delegation_token_request as 
 from quorate_protocol.kafka.generated import expire_delegation_token_request as expire_token
 from quorate_protocol.kafka.generated import incremental_alter_configs_request as incremental_alter_configs
 from quorate_protocol.kafka.generated import renew_delegation_token_request as renew_token
-from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
 BROKER_LOGGER = 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

@@ -52,6 +52,11 @@ from quorate_admin.errors import (
 )
 from quorate_admin.network.connection import Connection
 
+_MEMORY_BYTES_MAX = 8 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+WAIT_MS = 500
+"""How long a leader without a known high watermark may hold a request."""
+
 
 class ObservingError(AdminError):
     """The leader sent data that can't be read, or that contradicts earlier data; the message says which."""
@@ -166,10 +171,6 @@ class MetadataFeed:
         return await connection.request(ask.request, self._config.request_timeout_ms + max_wait_ms)
 
 
-_MEMORY_BYTES_MAX = 8 * 1024 * 1024
-_CHUNK_BYTES = 1024 * 1024
-
-
 class ImageFollower:
     """Applies events to `image`, in place. Close it."""
 
@@ -223,10 +224,6 @@ class ImageFollower:
     def _note_epoch(self) -> None:
         if self.image.provenance.epoch > self.epoch_seen.epoch:
             self.epoch_seen = self.image.provenance
-
-
-WAIT_MS = 500
-"""How long a leader without a known high watermark may hold a request."""
 
 
 class LiveImage:

@@ -29,7 +29,7 @@ from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.request_queue import LONG_READS, OF_NODES, FairQueue
 from quorate_controller.node.status import finalized_features, node_status
-from quorate_controller.raft.messages import RequestReceived, Shutdown
+from quorate_controller.raft.events import RequestReceived, Shutdown
 from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX, Scheduler, ServiceClass, StepResult, Steps
 
 if TYPE_CHECKING:
@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from quorate_controller.node.port import PeerTransport
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
+    from quorate_controller.raft.events import (
+        ConnectionLost,
+        QuorumDescription,
+        RequestFailed,
+        ResponseReceived,
+    )
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.security.sasl import Credentials
 
@@ -184,7 +190,7 @@ class Driver:
         self._apply(self._node.start(self._clock.now_ms()))
 
     async def shut_down(self) -> None:
-        """Hands leadership over, responds to what is committed, then releases the disk."""
+        """Hand leadership over, respond to what is committed, then release the disk."""
         self._enqueue(Shutdown(timeout_ms=SHUTDOWN_TIMEOUT_MS))
         try:
             async with asyncio.timeout(SHUTDOWN_TIMEOUT_MS / 1000 + 1):
@@ -421,13 +427,11 @@ class Driver:
         self._enqueue(RequestReceived(token=token, request=request, listener=listener))
         return future
 
-    def raft_event(
-        self, event: messages.ResponseReceived | messages.RequestFailed | messages.ConnectionLost
-    ) -> None:
+    def raft_event(self, event: ResponseReceived | RequestFailed | ConnectionLost) -> None:
         """See `NodePort.raft_event`."""
         self._enqueue(event)
 
-    def describe_quorum(self) -> messages.QuorumDescription:
+    def describe_quorum(self) -> QuorumDescription:
         """See `NodePort.describe_quorum`."""
         described = self._node.raft.describe_quorum(self._clock.now_ms())
         return described.in_unix_time(self._clock.unix_ms_of)

@@ -216,7 +216,7 @@ async def _report_repeats() -> None:
 
 
 def _settle_memory() -> None:
-    """Excludes the objects of the start from garbage collection: they stay until the end."""
+    """Exclude the objects of the start from garbage collection: they stay until the end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

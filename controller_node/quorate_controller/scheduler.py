@@ -267,7 +267,7 @@ class Scheduler:
         self._taken, self._passed_on = self._passed_on, 0
 
     def left_over(self, requests: int) -> None:
-        """Request of clients that the turn did not begin count for the next one."""
+        """Requests of clients that the turn did not begin count for the next one."""
         self._passed_on += requests
         self._taken = max(0, self._taken - requests)
 

@@ -118,7 +118,7 @@ class _Interval:
         return True
 
     def summary(self) -> logging.LogRecord:
-        """Return the line that counts dropped ones."""
+        """Return the line with the number of the dropped lines."""
         record = logging.LogRecord(self.logger, self.level, __file__, 0, "repeats_dropped", (), None)
         record.facts = {"repeated_event": self.event, "dropped": self.dropped, **self.subject}
         return record

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 from quorate_protocol.errors import error_code_of
-from quorate_protocol.wire.schema import EPOCH, FieldSchema, schema_of
+from quorate_protocol.kafka.field_types import EPOCH
+from quorate_protocol.wire.schema import FieldSchema, schema_of
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)

@@ -9,15 +9,8 @@ from uuid import UUID
 
 from kit.controller_parts import caller
 from quorate_controller.node import ControlRequest
-from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
-    FetchRequest,
-    RequestReceived,
-    ResponseReceived,
-    Role,
-    VoteRequest,
-    VoteResponse,
-)
+from quorate_controller.raft.events import RequestReceived, ResponseReceived, Role
+from quorate_controller.raft.messages import BeginQuorumEpochRequest, FetchRequest, VoteRequest, VoteResponse
 from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
@@ -32,7 +25,8 @@ if TYPE_CHECKING:
 
     from quorate_controller.node import ControllerNode, Effects
     from quorate_controller.node.events import NodeEvent
-    from quorate_controller.raft.messages import RaftRequest, Send
+    from quorate_controller.raft.events import Send
+    from quorate_controller.raft.messages import RaftRequest
 
 LISTENER: Final = "CONTROLLER"
 NODE_ID: Final = 3000

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.raft import messages as m
+from quorate_controller.raft.events import Destination, Send
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.peer_lane import LaneLimits
@@ -161,9 +162,9 @@ class PeerBench:
     ) -> int:
         """Send to the fake peer; gives the request id."""
         self._next_id += 1
-        destination = m.Destination(node_id=node_id, host="127.0.0.1", port=port or self.port)
+        destination = Destination(node_id=node_id, host="127.0.0.1", port=port or self.port)
         self.connections.send(
-            m.Send(request_id=self._next_id, destination=destination, request=request, timeout_ms=timeout_ms)
+            Send(request_id=self._next_id, destination=destination, request=request, timeout_ms=timeout_ms)
         )
         return self._next_id
 

@@ -9,7 +9,8 @@ import pytest
 from kit.java.tls import Certificates
 from kit.waiting import HANG_S
 from quorate_controller.config.listener_security import ListenerTls
-from quorate_controller.server.connection import Exchange, ListenerLimits
+from quorate_controller.server.connection import Exchange
+from quorate_controller.server.connection_memory import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.listener import Listener

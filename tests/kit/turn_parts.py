@@ -20,7 +20,7 @@ from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.own_requests import ControllerIdentity, OwnRequests, RegistrationKeeper
 from quorate_controller.node.snapshot_turns import HeartbeatKeeper, SnapshotTurns
 from quorate_controller.node.turn import ControllerNode
-from quorate_controller.raft.messages import Persisted, Propose, Ready, Role, RoleChange, SnapshotTaken
+from quorate_controller.raft.events import Persisted, Propose, Ready, Role, RoleChange, SnapshotTaken
 from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.raft.peers import NEVER_MS
 from quorate_controller.storage.errors import FileMissingError

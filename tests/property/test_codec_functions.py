@@ -14,6 +14,7 @@ from kit import kio_oracle
 from kit.fuzz.mutations import mutated
 from quorate_protocol.errors import MalformedMessage, TooManyElements, error_code_of
 from quorate_protocol.kafka.apis import APIS
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
 from quorate_protocol.records.generated import RECORD_CLASSES
 from quorate_protocol.wire.codec import BoundedBytes, SharedArray, read_entity
 from quorate_protocol.wire.codec.functions import CodecFunctions
@@ -21,9 +22,7 @@ from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.codec.generated_writers import generated_writer
 from quorate_protocol.wire.codec.native import CODEC, CODEC_REASON, NativeCodecs
 from quorate_protocol.wire.schema import (
-    EPOCH,
     FIXED_FORMATS,
-    MILLISECOND,
     STRING_SIZE_BYTES_MAX,
     EntityClass,
     FieldSchema,

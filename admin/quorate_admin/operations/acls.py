@@ -91,7 +91,7 @@ class AclOperations(KeyedOperations):
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
     ) -> Results[AclBindingFilter, Deletions]:
-        """Delete all bindings that match one of the filters (DeleteAcls); returns the matches of each filter."""
+        """Delete all bindings that match one of the filters (DeleteAcls). Returns the matches of each filter."""
         from quorate_protocol.kafka.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 
         from quorate_admin.types.acls import AclDeletion

@@ -176,7 +176,7 @@ class CredentialOperations(KeyedOperations):
     async def renew_delegation_token(
         self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Renew a token (RenewDelegationToken); returns its expiry time in Unix milliseconds.
+        """Renew a token (RenewDelegationToken). Returns its expiry time in Unix milliseconds.
 
         With `renew_period_ms` -1 the cluster's default applies.
         """
@@ -191,7 +191,7 @@ class CredentialOperations(KeyedOperations):
     async def expire_delegation_token(
         self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: int | None = None
     ) -> int:
-        """Set when a token expires (ExpireDelegationToken); returns the time in Unix milliseconds.
+        """Set when a token expires (ExpireDelegationToken). Returns the time in Unix milliseconds.
 
         With `expiry_period_ms` -1 the token is deleted immediately.
         """

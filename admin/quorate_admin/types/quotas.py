@@ -37,7 +37,7 @@ class ClientQuotaFilterComponent:
 
     @classmethod
     def of_entity(cls, entity_type: str, name: str | None) -> Self:
-        """Match the entity of this name, or the default one for None."""
+        """Match the entity with this name; None is the default entity."""
         match = QuotaMatch.DEFAULT if name is None else QuotaMatch.EXACT
         return cls(entity_type=entity_type, match=match, name=name)
 

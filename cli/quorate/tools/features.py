@@ -85,7 +85,6 @@ def upgrade(
     dry_run: DryRunOption = False,
 ) -> None:
     """Upgrade features: all to the levels of a release, or each to a level of its own."""
-
     levels = _wanted_levels(metadata, release_version, feature)
     if release_version is not None:
         levels = {name: level for name, level in levels.items() if level > 0}  # level 0 is not an upgrade
@@ -125,7 +124,6 @@ def disable(
 @app.command("version-mapping", cls=LocalToolCommand)
 def version_mapping(context: typer.Context, *, release_version: ReleaseVersionOption = None) -> None:
     """List the default levels of a release; by default, of the one that new clusters get."""
-
     release = release_version or metadata_version_name(METADATA_VERSION_OF_NEW_CLUSTERS)
     levels = _levels_of_release(release)
     show(context, lambda: mapping_text(release, levels), lambda: levels)
@@ -138,15 +136,13 @@ def feature_dependencies(
     feature: Annotated[list[str], option("NAME=LEVEL", "A feature level, for instance metadata.version=30.")],
 ) -> None:
     """List the dependencies of feature levels."""
-
     levels = [_name_and_level(text) for text in feature]
     for name, level in levels:
         _check_known(name, level)
     show(context, lambda: dependencies_text(levels), lambda: dependencies_json(levels))
 
 
-def _downgrade_type(*, unsafe: bool) -> "UpgradeType":
-
+def _downgrade_type(*, unsafe: bool) -> UpgradeType:
     return UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
 
 
@@ -192,7 +188,6 @@ def _metadata_level(text: str, option: str) -> int:
 
 def _levels_of_release(text: str) -> dict[str, int]:
     """The default level of every feature at a release, metadata.version first."""
-
     level = _metadata_level(text, "--release-version")
     return {METADATA_VERSION: level} | {
         name: feature.default_level(level) for name, feature in FEATURES.items()
@@ -214,12 +209,11 @@ def _update(
     context: typer.Context,
     operation: str,
     levels: Mapping[str, int],
-    upgrade_type: "UpgradeType",
+    upgrade_type: UpgradeType,
     *,
     dry_run: bool,
 ) -> None:
     """Change levels and print the result of each. Either all levels change, or none does and the command fails."""
-
     if not levels:
         raise UsageError(f"name at least one feature to {operation}")
     if operation == "upgrade" and 0 in levels.values():

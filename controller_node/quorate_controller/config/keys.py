@@ -21,7 +21,6 @@ from quorate_controller.control.config_schema import ConfigValueError, broker_de
 
 ConfigValue = str | int | float | bool | tuple[str, ...] | None
 
-OWN_PREFIX: Final = "quorate."
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER_USERS: Final = "super.users"

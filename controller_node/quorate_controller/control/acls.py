@@ -212,17 +212,17 @@ class AclManager:
                 if parts.add(()):
                     yield parts.pop()
                 continue
-            reported = []
+            matched = []
             for acl_id, acl in matching:
                 records: list[RemoveAccessControlEntryRecord] = []
                 if acl_id not in deleted and acl_id in self._image.acls:
                     deleted.add(acl_id)
                     records.append(RemoveAccessControlEntryRecord(id=acl_id))
                 if acl_id in deleted:
-                    reported.append(_matching_acl(acl))
+                    matched.append(_matching_acl(acl))
                 if parts.add(records):
                     yield parts.pop()
-            results.append(_filter_result(matching=tuple(reported)))
+            results.append(_filter_result(matching=tuple(matched)))
         return results
 
     def _check_new(self, creation: AclCreation) -> None:

@@ -34,7 +34,7 @@ STEP_PAUSE_MS: Final = 1
 class ControlError(Exception):
     """A request, or one item of it, that is refused: the error code and text that go into the response."""
 
-    def __init__(self, error_code: ErrorCode, message: str = "") -> None:
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         self.error_code = error_code
         self.message = message or error_code.name
         super().__init__(self.message)
@@ -98,7 +98,7 @@ class KRaftVersionUpgrade:
 class ControlResult:
     """A decision: records to append, and the response to give once they are committed.
 
-    `response` is a canonical kio response, or None without a request (ticks, activation). The response of a read,
+    `response` is a canonical response, or None without a request (ticks, activation). The response of a read,
     a result without records, is sent once everything that it read is committed.
     """
 

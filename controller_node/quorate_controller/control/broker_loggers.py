@@ -41,7 +41,7 @@ class NoLoggers:
         return {}
 
     def set_level(self, name: str, level: str | None) -> None:
-        """Does nothing, because there are no loggers."""
+        """Do nothing, because there are no loggers."""
 
 
 NO_LOGGERS: Final = NoLoggers()
@@ -100,11 +100,11 @@ def _check(config: AlterableConfig, known: Iterable[str]) -> None:
     operation = config.config_operation
     if operation not in (ConfigOpType.SET, ConfigOpType.DELETE):
         is_known = operation in (ConfigOpType.APPEND, ConfigOpType.SUBTRACT)
-        reported = (
+        named = (
             ConfigOpType(operation).name + " operation" if is_known else f"Unknown operation type {operation}"
         )
         raise ControlError(
-            ErrorCode.invalid_request, f"{reported} is not allowed for the BROKER_LOGGER resource"
+            ErrorCode.invalid_request, f"{named} is not allowed for the BROKER_LOGGER resource"
         )
     if config.name not in known:
         raise ControlError(ErrorCode.invalid_config, f"Logger {config.name} does not exist!")
@@ -114,10 +114,8 @@ def _check(config: AlterableConfig, known: Iterable[str]) -> None:
                 ErrorCode.invalid_request, "Removing the log level of the root logger is not allowed"
             )
     elif config.value is None:
-        raise ControlError(  # a lookup of null in Java's set of levels fails
-            ErrorCode.unknown_server_error,
-            "The server experienced an unexpected error when processing the request.",
-        )
+        # A lookup of null in Java's set of levels fails.
+        raise ControlError(ErrorCode.unknown_server_error, ErrorCode.unknown_server_error.text)
     elif config.value not in LEVELS:
         raise ControlError(
             ErrorCode.invalid_config,

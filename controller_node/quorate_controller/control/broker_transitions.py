@@ -109,7 +109,7 @@ class PartitionTransitions:
         self._due_ms = 0
 
     def activate(self) -> None:
-        """Continues what previous leaders began: slices for brokers that are not active, and for leaderless
+        """Continue what previous leaders began: slices for brokers that are not active, and for leaderless
         partitions.
         """
         brokers = self._image.cluster.brokers
@@ -254,7 +254,7 @@ class PartitionTransitions:
         return self._due_ms if is_busy else None
 
     def run_slice(self, now_ms: int) -> ControlResult | None:
-        """Decides on the next partitions. Returns None if they need no change."""
+        """Decide on the next partitions. Returns None if they need no change."""
         self._due_ms = now_ms + STEP_PAUSE_MS
         departing = next(iter(self._departures.items()), None)
         losing = next(iter(self._losses.items()), None)

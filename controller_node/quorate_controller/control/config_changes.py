@@ -184,7 +184,7 @@ class ConfigManager:
     # For other managers
 
     def validate_new_topic(self, name: str, configs: Mapping[str, str | None]) -> Sequence[ConfigRecord]:
-        """Check the configs of a topic to be created; returns its ConfigRecords, in the order of the request.
+        """Check the configs of a topic to be created. Returns its ConfigRecords, in the order of the request.
 
         Raises:
             ControlError: INVALID_CONFIG for an unknown name, a null value, or a value that its type refuses.

@@ -289,7 +289,7 @@ class QuorumController:
         self._elections.drop_passes()
 
     def decide(self, request: Any, context: RequestContext) -> ControlResult:
-        """Decides on one request in its canonical class.
+        """Decide on one request in its canonical class.
 
         Raises:
             ControlError: the request is refused as a whole; NOT_CONTROLLER for a write on standby.
@@ -307,8 +307,8 @@ class QuorumController:
         return write(request, context)
 
     def tick(self, now_ms: int) -> ControlResult | None:
-        """Run one due task: fences one expired broker, moves partitions away from inactive brokers, writes a
-        NoOpRecord, elects leaders, removes delegation tokens.
+        """Run one due task: fence one expired broker, move partitions away from inactive brokers, write a
+        NoOpRecord, elect leaders, or remove delegation tokens.
 
         Returns:
             None without records.
@@ -328,7 +328,7 @@ class QuorumController:
         base_offset: int,
         now_ms: int,
     ) -> None:
-        """Observes records that were just replayed into the image, on active and standby alike."""
+        """Observe records that were just replayed into the image, on active and standby alike."""
         if self._is_active:
             if any(isinstance(record, AbortTransactionRecord) for record in records):
                 # The image had the changes of the aborted transaction, for instance brokers that it fenced.

@@ -15,6 +15,7 @@ from quorate_protocol import features
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.security import DelegationToken
 from quorate_protocol.kafka.enums import AclOperation, ResourceType, SecurityProtocol
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
 from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
 from quorate_protocol.kafka.generated.create_delegation_token_response import CreateDelegationTokenResponse
 from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
@@ -23,7 +24,6 @@ from quorate_protocol.kafka.generated.renew_delegation_token_request import Rene
 from quorate_protocol.kafka.generated.renew_delegation_token_response import RenewDelegationTokenResponse
 from quorate_protocol.records.generated import RemoveDelegationTokenRecord
 from quorate_protocol.uuids import uuid_from, uuid_to_text
-from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
 from quorate_controller.control.api import (
     ANONYMOUS,

@@ -61,11 +61,6 @@ if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage
 
 NO_CONTROLLER: Final = -1
-_UNKNOWN_TYPE: Final = (
-    "This most likely occurs because of a request being malformed by the client library or the message was sent to "
-    "an incompatible broker. See the broker logs for more details."
-)
-"""Kafka's text of INVALID_REQUEST."""
 TOPICS_PER_STEP: Final = 32
 """Topics that are described in one step: less than a millisecond."""
 
@@ -255,7 +250,7 @@ class ConfigDescriber:
             case ConfigResourceType.GROUP:
                 return "group", _by_name(self._group_entries(name))
             case _:
-                raise ControlError(ErrorCode.invalid_request, _UNKNOWN_TYPE)
+                raise ControlError(ErrorCode.invalid_request, ErrorCode.invalid_request.text)
 
     def _topic_entries(self, name: str) -> Mapping[str, _Entry]:
         if reason := why_invalid(name):

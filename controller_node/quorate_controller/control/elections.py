@@ -205,22 +205,23 @@ class _Run:
         if partition.has_preferred_leader if self._is_preferred else partition.has_leader:
             result = self._not_needed.get(partition_id)
             if result is None:
-                message = "Leader election not needed for topic partition."
-                result = _result(partition_id, ErrorCode.election_not_needed, message)
+                result = _refusal(partition_id, ErrorCode.election_not_needed)
                 self._not_needed[partition_id] = result
             return result, ()
         record = self._changes.change(topic, partition_id, self._wanted)
         if record is not None:
             return _result(partition_id, ErrorCode.none, None), (record,)
         if self._is_preferred:
-            message = "The preferred leader was not available."
-            return _failed(partition_id, ErrorCode.preferred_leader_not_available, message)
-        message = "Eligible topic partition leaders are not available."
-        return _failed(partition_id, ErrorCode.eligible_leaders_not_available, message)
+            return _refusal(partition_id, ErrorCode.preferred_leader_not_available), ()
+        return _refusal(partition_id, ErrorCode.eligible_leaders_not_available), ()
 
 
 def _failed(partition_id: int, error_code: ErrorCode, message: str) -> tuple[PartitionResult, tuple[()]]:
     return _result(partition_id, error_code, message), ()
+
+
+def _refusal(partition_id: int, error_code: ErrorCode) -> PartitionResult:
+    return _result(partition_id, error_code, error_code.text)
 
 
 def _result(partition_id: int, error_code: ErrorCode, message: str | None) -> PartitionResult:

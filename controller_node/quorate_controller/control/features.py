@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from quorate_protocol import features
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image import VersionRange
+from quorate_protocol.kafka.apis import APIS, ApiKey
 from quorate_protocol.kafka.enums import UpgradeType
 from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_protocol.kafka.generated.update_features_response import UpdateFeaturesResponse
-from quorate_protocol.kafka.schemas import older_classes
 from quorate_protocol.records.generated import FeatureLevelRecord, NoOpRecord
+from quorate_protocol.wire.schema import element_class
 
 from quorate_controller.control.api import (
     ControlError,
@@ -182,13 +183,14 @@ def _response(
         return UpdateFeaturesResponse(
             throttle_time=timedelta(0), error_code=error_code, error_message=message
         )
-    v1 = older_classes("UpdateFeaturesResponse", 1)
-    return v1["UpdateFeaturesResponse"](
+    response_v1 = APIS[ApiKey.UPDATE_FEATURES].response_class(1)
+    result_v1 = element_class(response_v1, "results")
+    return response_v1(
         throttle_time=timedelta(0),
         error_code=error_code,
         error_message=message,
         results=tuple(
-            v1["UpdatableFeatureResult"](feature=update.feature, error_code=error_code, error_message="NONE")
+            result_v1(feature=update.feature, error_code=error_code, error_message="NONE")
             for update in updated
         ),
     )

@@ -161,7 +161,7 @@ class PartitionManager:
         changes: PartitionChanges,
         records: list[PartitionChangeRecord],
     ) -> alter_response.PartitionData:
-        """Change one partition for its leader: adds to `records` and returns the result for the response."""
+        """Change one partition for its leader: add to `records`. Returns the result for the response."""
         partition_id = asked.partition_index
         partition = topic.partitions.get(partition_id)
         if partition is None:

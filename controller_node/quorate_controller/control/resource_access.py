@@ -18,13 +18,11 @@ from quorate_controller.security.authorizer import CLUSTER_NAME
 NAMES_AT_ONCE: Final = 250
 """Names that are checked between two checks of the step's budget."""
 
-FAILED: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
-    ResourceType.CLUSTER: (ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
-    ResourceType.TOPIC: (ErrorCode.topic_authorization_failed, "Topic authorization failed."),
-    ResourceType.GROUP: (ErrorCode.group_authorization_failed, "Group authorization failed."),
+_FAILED: Final[Mapping[ResourceType, ErrorCode]] = {
+    ResourceType.CLUSTER: ErrorCode.cluster_authorization_failed,
+    ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
+    ResourceType.GROUP: ErrorCode.group_authorization_failed,
 }
-"""Error code and Kafka's text by the type of the resource."""
-
 _PROTECTED_AS: Final = {
     ConfigResourceType.TOPIC: ResourceType.TOPIC,
     ConfigResourceType.GROUP: ResourceType.GROUP,
@@ -82,7 +80,8 @@ def check_on_cluster(access: Access, operation: AclOperation, request: str) -> N
 
 def not_authorized(resource_type: ResourceType) -> ControlError:
     """Return the error of a request, or of one of its items, that lacks an ACL."""
-    return ControlError(*FAILED[resource_type])
+    error_code = _FAILED[resource_type]
+    return ControlError(error_code, error_code.text)
 
 
 def finding_allowed(

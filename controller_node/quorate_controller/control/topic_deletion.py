@@ -7,7 +7,7 @@ Source: kafka.server.ControllerApis.deleteTopics.
 
 from collections import Counter
 from collections.abc import Generator, Sequence, Set
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from quorate_protocol.errors import ErrorCode
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from quorate_protocol.image.topics import TopicImage, TopicsImage
     from quorate_protocol.records.framing import MetadataRecord
-
-_UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
-_UNAUTHORIZED: Final = (ErrorCode.topic_authorization_failed, "Topic authorization failed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ def deleting(
         records: Sequence[MetadataRecord] = ()
         topic = topics.by_id.get(topic_id)
         if topic is None:  # deleted by another request since
-            results.append(_result(name, topic_id, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC))
+            results.append(_refusal(name, topic_id, ErrorCode.unknown_topic_or_partition))
             continue
         try:
             quota.charge(len(topic.partitions))
@@ -147,11 +144,10 @@ def _refused_by_id(
     if count > 1:
         return _result(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id.")
     if topic is None:
-        message = "This server does not host this topic ID."
-        return _result(None, topic_id, ErrorCode.unknown_topic_id, message)
+        return _refusal(None, topic_id, ErrorCode.unknown_topic_id)
     if topic.name not in permitted.deleted:
         shown = topic.name if topic.name in permitted.seen else None
-        return _result(shown, topic_id, *_UNAUTHORIZED)
+        return _refusal(shown, topic_id, ErrorCode.topic_authorization_failed)
     return None
 
 
@@ -161,15 +157,19 @@ def _refused_by_name(
     if count > 1:
         return _result(name, None, ErrorCode.invalid_request, "Duplicate topic name.")
     if name not in permitted.seen:
-        return _result(name, None, *_UNAUTHORIZED)
+        return _refusal(name, None, ErrorCode.topic_authorization_failed)
     if topic is None:
-        return _result(name, None, ErrorCode.unknown_topic_or_partition, _UNKNOWN_TOPIC)
+        return _refusal(name, None, ErrorCode.unknown_topic_or_partition)
     if name not in permitted.deleted:
-        return _result(name, None, *_UNAUTHORIZED)
+        return _refusal(name, None, ErrorCode.topic_authorization_failed)
     if topic.topic_id in ids:
         message = "The provided topic name maps to an ID that was already supplied."
         return _result(name, topic.topic_id, ErrorCode.invalid_request, message)
     return None
+
+
+def _refusal(name: str | None, topic_id: UUID | None, error_code: ErrorCode) -> DeletableTopicResult:
+    return _result(name, topic_id, error_code, error_code.text)
 
 
 def _result(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ErrorCode
@@ -224,7 +224,7 @@ class TopicManager:
         if self._config.static_configs.get("delete.topic.enable", "true").lower() != "true":
             knows_code = context.api_version >= _DELETION_DISABLED_SINCE
             code = ErrorCode.topic_deletion_disabled if knows_code else ErrorCode.invalid_request
-            raise ControlError(code, "Topic deletion is disabled.")
+            raise ControlError(code, ErrorCode.topic_deletion_disabled.text)
         quota = self._quotas.of(context, strict_since=_DELETE_TOPICS_STRICT_SINCE)
         return begun(deleting(self._image.topics, request, context, quota, self._rng))
 
@@ -266,7 +266,7 @@ class TopicManager:
         *,
         may_describe: bool,
     ) -> "tuple[list[MetadataRecord], create_response.CreatableTopicResult]":
-        """Record and result of one topic; `placed` if its partitions are placed already.
+        """Decide on one topic; `placed` if its partitions are placed already. Returns its records and its result.
 
         Raises:
             ControlError: why it can't be created.
@@ -283,16 +283,19 @@ class TopicManager:
             *config_records,
             *partition_records(self._image, topic_id, 0, assignments),
         ]
-        created = create_response.CreatableTopicResult(
-            name=topic.name, topic_id=topic_id, error_code=ErrorCode.none, error_message=None, configs=()
+        created = partial(
+            create_response.CreatableTopicResult,
+            name=topic.name,
+            topic_id=topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
         )
         if not may_describe:
-            return records, replace(created, topic_config_error_code=ErrorCode.topic_authorization_failed)
+            return records, created(topic_config_error_code=ErrorCode.topic_authorization_failed)
         described: tuple[create_response.CreatableTopicConfigs, ...] = ()
         if context.api_version >= _CONFIGS_IN_RESPONSE_SINCE:
             described = self._configs.describe_new_topic(configs)
-        return records, replace(
-            created,
+        return records, created(
             num_partitions=len(assignments),
             replication_factor=len(assignments[0].replicas),
             configs=described,
@@ -347,7 +350,7 @@ class TopicManager:
         return [assignments[partition_id] for partition_id in range(len(assignments))]
 
     def _placed(self, topic: create_request.CreatableTopic) -> list[Assignment]:
-        """Places the partitions of a new topic."""
+        """Place the partitions of a new topic."""
         num_partitions, replication_factor = topic.num_partitions, topic.replication_factor
         if replication_factor < USE_DEFAULT or replication_factor == 0:
             raise ControlError(

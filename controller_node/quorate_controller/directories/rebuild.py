@@ -71,7 +71,7 @@ def rebuild_quorum(file_system: FileSystem, config: ControllerConfig, *, now_ms:
 def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) -> RebuiltQuorum:
     state = storage.log_state()
     if not state.voters or not any(
-        kraft_version.kraft_version >= KRAFT_VERSION_DYNAMIC for kraft_version in state.kraft_versions
+        change.kraft_version >= KRAFT_VERSION_DYNAMIC for change in state.kraft_versions
     ):
         raise StorageError(
             config.storage.metadata_log_dir / METADATA_DIRECTORY,

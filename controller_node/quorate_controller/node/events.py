@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Payload
 
     from quorate_controller.control.api import ControlError
-    from quorate_controller.raft.messages import Destination, Event, Note, RaftResponse, Send
+    from quorate_controller.raft.events import Destination, Event, Note, Send
+    from quorate_controller.raft.messages import RaftResponse
 
 
 OWN_REQUEST_TIMEOUT_MS: Final = 2_000
@@ -38,6 +39,22 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """The other end of a connection, and the listener that it came in on."""
+
+    host: str
+    port: int
+    listener: str
+    principal: Principal = ANONYMOUS
+    """The authenticated principal, `User:ANONYMOUS` without authentication."""
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """How the listener is secured."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +170,7 @@ class OutgoingRaftResponse:
     token: int
     response: ResponseWithData
     is_for_observer: bool = False
-    """See `raft.messages.OutgoingResponse`."""
+    """See `raft.events.OutgoingResponse`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from quorate_controller.raft.messages import Role
+from quorate_controller.raft.events import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from quorate_controller.raft.messages import RoleChange
+    from quorate_controller.raft.events import RoleChange
 
 LATENCY_BOUNDS_MS: Final = (0.5, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
 _STANDING: Final = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})

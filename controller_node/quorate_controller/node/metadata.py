@@ -10,7 +10,7 @@ proposed until its commit, which is timed.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from quorate_protocol.errors import ErrorCode, ProtocolError, ValueTooLong
 from quorate_protocol.image.loading import loading_checkpoint, replaying_log_batch
@@ -29,7 +29,7 @@ from quorate_protocol.records.generated import ConfigRecord, FeatureLevelRecord
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError
 from quorate_controller.node.measurements import LatencyHistogram
 from quorate_controller.node.slices import run_slice
-from quorate_controller.raft.messages import Note, Propose
+from quorate_controller.raft.events import Note, Propose
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from quorate_controller.control.api import ControlResult
     from quorate_controller.control.controller import QuorumController
     from quorate_controller.node.events import Requester
-    from quorate_controller.raft.messages import Ready
+    from quorate_controller.raft.events import Ready
     from quorate_controller.raft.model import SnapshotId
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.storage.controller_storage import ControllerStorage
@@ -116,7 +116,7 @@ class MetadataState:
         self.applied_offset = snapshot_id.offset
 
     def catch_up(self, storage: ControllerStorage, high_watermark: int, now_ms: int) -> int:
-        """Replays one slice of the committed log; more is left while `applied_offset` is below the high watermark.
+        """Replay one slice of the committed log; more is left while `applied_offset` is below the high watermark.
 
         Returns:
             The bytes of log that have been replayed, once all that was read at once has been; else 0.
@@ -208,7 +208,7 @@ class MetadataState:
     def apply_decision(
         self, records: Sequence[MetadataRecord], values: Sequence[bytes], offset: int, now_ms: int
     ) -> None:
-        """Replays records of a decision; `values` are them as `encode_decision` encoded them.
+        """Replay records of a decision; `values` are the same records as `encode_decision` encoded them.
 
         `offset` is the end of the log and of the pending records.
 
@@ -265,7 +265,7 @@ class MetadataState:
         return released
 
     def abandon(self) -> list[Waiter]:
-        """Reverts uncommitted records, because leadership is lost. Returns the responses that waited for them."""
+        """Revert uncommitted records, because leadership is lost. Returns the responses that waited for them."""
         self.control.deactivate()
         self._pending = []
         self._pending_size_bytes = 0
@@ -301,6 +301,13 @@ def not_controller() -> ControlError:
     return ControlError(ErrorCode.not_controller, NOT_CONTROLLER_MESSAGE)
 
 
+class Perform(Protocol):
+    """Carries out raft's effects; `is_proposal` if they are those of the records that a decision has written."""
+
+    def __call__(self, ready: Ready, *, is_proposal: bool = False) -> None:
+        """See `turn.ControllerNode`."""
+
+
 class Proposals:
     """Decided records between the image, which has them, and the commit."""
 
@@ -310,15 +317,13 @@ class Proposals:
         raft: RaftNode,
         metadata: MetadataState,
         applied: Callable[[int], None],
-        perform: Callable[[Ready], None],
-        perform_proposal: Callable[[Ready], None],
+        perform: Perform,
         unix_ms_of: UnixTime,
     ) -> None:
         self._raft = raft
         self._metadata = metadata
         self._applied = applied
         self._perform = perform
-        self._perform_proposal = perform_proposal
         self._unix_ms_of = unix_ms_of
         self._proposed: deque[tuple[int, int]] = deque()
         """End offset and time of each proposal that is not committed."""
@@ -330,7 +335,7 @@ class Proposals:
         return self._raft.log_end_offset + self._metadata.pending_count
 
     def write(self, result: ControlResult, now_ms: int) -> Exception | None:
-        """Replays the records of a decision, to be proposed with others.
+        """Replay the records of a decision, to be proposed with others.
 
         Returns:
             The exception when a record cannot be encoded or replayed. An atomic decision then leaves nothing
@@ -376,7 +381,7 @@ class Proposals:
             return
         batch = metadata.pop_batch(self._raft.epoch, self._unix_ms_of(now_ms))
         self._applied(len(batch))
-        self._perform_proposal(self._raft.step(Propose(batches=batch), now_ms))
+        self._perform(self._raft.step(Propose(batches=batch), now_ms), is_proposal=True)
         if metadata.control.is_active:  # raft may have deposed this node in the very step
             self._proposed.append((self._raft.log_end_offset, now_ms))
 

@@ -16,7 +16,7 @@ from quorate_protocol.kafka.generated.controller_registration_response import Co
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, OwnRequest, OwnRequestAnswered
-from quorate_controller.raft.messages import Destination, Note
+from quorate_controller.raft.events import Destination, Note
 from quorate_controller.raft.model import find_endpoint
 
 if TYPE_CHECKING:

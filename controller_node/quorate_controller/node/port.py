@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from quorate_controller.node.events import Caller, NotAwaited, OwnRequest, ResponseWithData
     from quorate_controller.node.status import NodeStatus
     from quorate_controller.raft import messages
+    from quorate_controller.raft.events import (
+        ConnectionLost,
+        QuorumDescription,
+        RequestFailed,
+        ResponseReceived,
+        Send,
+    )
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.security.sasl import Credentials
 
@@ -79,7 +86,7 @@ class NodePort(Protocol):
     def raft(self, request: messages.RaftRequest, listener: str) -> Future[ResponseWithData]:
         """Pass a request that was received on `listener` to raft. A Fetch may wait for up to its max wait."""
 
-    def describe_quorum(self) -> messages.QuorumDescription:
+    def describe_quorum(self) -> QuorumDescription:
         """The content of DescribeQuorum: leader, epoch, high watermark, voters and observers with their offsets."""
 
     def features(self) -> FinalizedFeatures:
@@ -91,16 +98,14 @@ class NodePort(Protocol):
     def seconds_since_turn(self) -> float:
         """Age of the node's last turn. A healthy node turns at least once a second, idle or not."""
 
-    def raft_event(
-        self, event: messages.ResponseReceived | messages.RequestFailed | messages.ConnectionLost
-    ) -> None:
+    def raft_event(self, event: ResponseReceived | RequestFailed | ConnectionLost) -> None:
         """Report the result of an outbound raft request, or the loss of the connection for votes to a peer."""
 
 
 class PeerTransport(Protocol):
     """Outbound raft requests, for the driver. Implemented by `peers.PeerConnections`."""
 
-    def send(self, send: messages.Send) -> None:
+    def send(self, send: Send) -> None:
         """Queue a request. Exactly one `ResponseReceived` or `RequestFailed` with its id follows."""
 
     def ask(self, own: OwnRequest) -> Future[Payload]:

@@ -25,7 +25,7 @@ from quorate_controller.node.events import NotAwaited, Requester
 from quorate_controller.node.metadata import Waiter, not_controller
 from quorate_controller.node.request_queue import LARGE_OF_NODES, LONG_READS, OF_NODES, FairQueue
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
-from quorate_controller.raft.messages import Note
+from quorate_controller.raft.events import Note
 from quorate_controller.raft.model import RaftSafetyError
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ DECISIONS_MS_MAX: Final = 20
 bounded, too, by that of one step (`control/steps.py`).
 """
 
-UNEXPECTED_ERROR_MESSAGE = "The server experienced an unexpected error when processing the request."
-"""Kafka's text for UNKNOWN_SERVER_ERROR (Errors.java)."""
 TIMED_OUT_MESSAGE = "The request waited in the controller's queue for longer than its timeout"
 
 READ_SLICE_MS: Final = 5
@@ -204,7 +202,7 @@ class RequestProcessor:
     # ------------------------------------------------------------------------------------------- in turns
 
     def accept(self, event: ControlRequest, now_ms: int) -> None:
-        """Decides a request now, or queues it for `decide_waiting`."""
+        """Decide a request now, or queue it for `decide_waiting`."""
         key = event.request.__api_key__
         if key not in OF_NODES:
             self._of_clients.append(event.caller.client, event)
@@ -214,7 +212,7 @@ class RequestProcessor:
             self._decide(event, now_ms)
 
     def decide_waiting(self, now_ms: int) -> None:
-        """Decides the part of the waiting requests that a turn has time for, in order."""
+        """Decide the part of the waiting requests that a turn has time for, in order."""
         if self._of_nodes:
             budget = TurnBudget(self._clock)
             while self._of_nodes and budget.is_left:
@@ -226,7 +224,7 @@ class RequestProcessor:
                 budget.spend(self._decide(event, now_ms))
 
     def run_long_reads(self, now_ms: int) -> None:
-        """Continues requests that take several turns, and responds to those that are done."""
+        """Continue requests that take several turns, and respond to those that are done."""
         for read, result in self._long_reads.run_slice(now_ms):
             if isinstance(result, Exception):
                 self._respond_fault(read.token, result, request=read.request)
@@ -254,7 +252,7 @@ class RequestProcessor:
     # ------------------------------------------------------------------------------------------ decisions
 
     def _decide(self, event: ControlRequest, now_ms: int) -> int:
-        """Decides a request that was received. Returns the work of it, see `control/steps.py`."""
+        """Decide a request that was received. Returns its work, see `control/steps.py`."""
         if now_ms > event.deadline_ms:
             self._deliver(event.token, ControlError(ErrorCode.request_timed_out, TIMED_OUT_MESSAGE))
             return 0
@@ -277,14 +275,14 @@ class RequestProcessor:
         return self._decide_request(event.request, context, event.token, event)
 
     def decide_own(self, request: Payload, token: int, now_ms: int) -> None:
-        """Decides a request of this controller itself."""
+        """Decide a request of this controller itself."""
         context = RequestContext(now_ms=now_ms, next_offset=self._proposals.next_offset, api_version=0)
         self._decide_request(request, context, token)
 
     def _decide_request(
         self, request: Payload, context: RequestContext, token: int, event: ControlRequest | None = None
     ) -> int:
-        """Decides a request and responds. `event`: it was received. Returns its work.
+        """Decide a request and respond. `event` is None for a request of this controller itself. Returns its work.
 
         An unforeseen exception becomes an error response and a log line, and does not end the process. Otherwise the
         sender would repeat the request at the next active controller and end all of them, one after the other.
@@ -313,7 +311,7 @@ class RequestProcessor:
         return work_of(result)
 
     def _begin(self, read: LongRead, first: ControlResult, now_ms: int) -> None:
-        """Has the first part of a decision written; the rest follows in later turns."""
+        """Write the first part of a decision; the rest follows in later turns."""
         fault = self._proposals.write(first, now_ms)
         if fault is not None:
             self._respond_fault(read.token, fault, request=read.request)
@@ -323,7 +321,7 @@ class RequestProcessor:
     def _finish(
         self, result: ControlResult, token: int, request: str, requester: Requester | None, now_ms: int
     ) -> None:
-        """Has the only, or the last, part of a decision written, and responds.
+        """Write the only, or the last, part of a decision, and respond.
 
         `requester` is given if the decision has records, which may have to reach brokers before the response leaves.
         """
@@ -340,7 +338,7 @@ class RequestProcessor:
     def _respond_fault(self, token: int, fault: Exception, *, request: str) -> None:
         if not isinstance(fault, ControlError):
             self._note(decision_failed(fault, request=request))
-            fault = ControlError(ErrorCode.unknown_server_error, UNEXPECTED_ERROR_MESSAGE)
+            fault = ControlError(ErrorCode.unknown_server_error, ErrorCode.unknown_server_error.text)
         self.respond(token, fault)
 
     def respond(self, token: int, result: Payload | ControlError, requester: Requester | None = None) -> None:

@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 def run_slice(
     steps: Generator[object, None, _Result], clock: Callable[[], int], slice_ms: int
 ) -> _Result | None:
-    """Does the next steps, until one ends `slice_ms` after the first began.
+    """Do the next steps, until one ends `slice_ms` after the first began.
 
     Returns:
         The result of the work, or None while more steps are left.

@@ -109,7 +109,9 @@ class SnapshotTurns:
         if self._handed_over_ms is not None and now_ms - self._handed_over_ms < HANDOVER_PAUSE_MS:
             return False
         idle = {
-            node_id for node_id, alive in self._alive(now_ms).items() if alive.state is SnapshotState.IDLE
+            node_id
+            for node_id, controller in self._alive(now_ms).items()
+            if controller.state is SnapshotState.IDLE
         }
         return not idle.isdisjoint(self._caught_up(now_ms))
 
@@ -128,25 +130,27 @@ class SnapshotTurns:
         if self._raft.epoch != self._epoch:
             return {}
         return {
-            node_id: state
-            for node_id, state in self._states.items()
-            if now_ms - state.at_ms <= SILENCE_MS_MAX
+            node_id: controller
+            for node_id, controller in self._states.items()
+            if now_ms - controller.at_ms <= SILENCE_MS_MAX
         }
 
     def _has_turn(self, node_id: int, state: SnapshotState, now_ms: int) -> bool:
-        """Revokes the turn of a controller that is done. Returns whether the controller has it now."""
+        """Revoke the turn of a controller that is done. Returns whether the controller has it now."""
         if self._holder == node_id and state is SnapshotState.IDLE:
             self._holder = None
         return state is SnapshotState.DUE and self._give(node_id, now_ms)
 
     def _give(self, node_id: int, now_ms: int) -> bool:
-        """Grants the turn if it is free, no other controller writes, and losing a voter keeps the majority."""
+        """Grant the turn if it is free, no other controller writes, and losing a voter keeps the majority."""
         alive = self._alive(now_ms)
         if self._holder is not None and self._holder not in (node_id, self._node_id, *alive):
             self._holder = None
         if self._holder is None:
             writes = any(
-                state.state is SnapshotState.WRITING for other, state in alive.items() if other != node_id
+                controller.state is SnapshotState.WRITING
+                for other, controller in alive.items()
+                if other != node_id
             )
             if writes or self._is_fragile(now_ms) or self._another_is_first(node_id, now_ms):
                 return False
@@ -170,7 +174,9 @@ class SnapshotTurns:
 
     def last_snapshot_offsets(self, now_ms: int) -> dict[int, int]:
         """The end offset of the last snapshot of each other controller that sends heartbeats, -1 without one."""
-        return {node_id: state.last_snapshot_offset for node_id, state in self._alive(now_ms).items()}
+        return {
+            node_id: controller.last_snapshot_offset for node_id, controller in self._alive(now_ms).items()
+        }
 
     def _is_fragile(self, now_ms: int) -> bool:
         """Whether voters have fallen behind, and the loss of one more would cost the majority."""

@@ -16,7 +16,7 @@ from quorate_protocol.image.snapshot import write_checkpoint
 from quorate_protocol.kafka.extensions.controller_heartbeat_request import SnapshotState
 
 from quorate_controller.node.slices import run_slice
-from quorate_controller.raft.messages import Note, SnapshotRefused, SnapshotRestored
+from quorate_controller.raft.events import Note, SnapshotRefused, SnapshotRestored
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 from quorate_controller.unix_time import unchanged
 

@@ -9,7 +9,7 @@ from quorate_protocol.features import KRAFT_VERSION
 from quorate_protocol.image.views import counts
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.raft.messages import Role
+from quorate_controller.raft.events import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

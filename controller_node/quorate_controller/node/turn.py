@@ -7,7 +7,6 @@ count the appended records as ours.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.errors import ErrorCode
@@ -29,7 +28,7 @@ from quorate_controller.node.measurements import ElectionCounts
 from quorate_controller.node.metadata import Proposals, not_controller
 from quorate_controller.node.request_processor import RequestProcessor, decision_failed
 from quorate_controller.node.response_data import read_response_data
-from quorate_controller.raft.messages import (
+from quorate_controller.raft.events import (
     LogStartMoved,
     Note,
     Persisted,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from quorate_controller.node.own_requests import OwnRequests
     from quorate_controller.node.snapshot_turns import SnapshotTurns
     from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
-    from quorate_controller.raft.messages import OutgoingResponse, Ready, RoleChange
+    from quorate_controller.raft.events import OutgoingResponse, Ready, RoleChange
     from quorate_controller.raft.node import RaftNode
     from quorate_controller.security.authorizer import Authorizer
     from quorate_controller.storage.controller_storage import ControllerStorage
@@ -106,7 +105,6 @@ class ControllerNode:
             metadata=metadata,
             applied=snapshotter.applied,
             perform=self._perform,
-            perform_proposal=partial(self._perform, is_proposal=True),
             unix_ms_of=unix_ms_of,
         )
         self._requests = RequestProcessor(
@@ -239,7 +237,7 @@ class ControllerNode:
         return effects
 
     def _read_responses(self) -> None:
-        """Read what raft's responses carry, once for all who get the same response."""
+        """Read the records and snapshots of raft's responses: once for all replicas that get the same response."""
         responses: dict[int, ResponseWithData] = {}
         for outgoing in self._outgoing:
             response = responses.get(id(outgoing.response))
@@ -285,7 +283,7 @@ class ControllerNode:
     # --------------------------------------------------------------------------------- raft's effects
 
     def _perform(self, ready: Ready, *, is_proposal: bool = False) -> None:
-        """Carries out raft's effects in their order. The flush and the messages wait for the end of the turn."""
+        """Carry out raft's effects in their order. The flush and the messages wait for the end of the turn."""
         if ready.hard_state is not None:
             self.storage.save_hard_state(ready.hard_state, kraft_version=self.raft.kraft_version)
         if ready.truncate_to is not None:
@@ -307,7 +305,7 @@ class ControllerNode:
             self.loader.begin(ready.restore)
 
     def _load_snapshot(self) -> None:
-        """Continues loading a fetched snapshot, which replaces image and log once all of it was read."""
+        """Continue loading a fetched snapshot, which replaces image and log once all of it was read."""
         self._effects.has_loaded = self.loader.is_loading
         result = self.loader.load_slice()
         if result is None:

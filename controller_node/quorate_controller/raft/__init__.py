@@ -1,6 +1,6 @@
 """The raft core of a KRaft controller: elections, replication, snapshots and voter sets, without any IO.
 
-Events in, effects out: `RaftNode.step(event, now_ms) -> Ready`. Start reading at `messages` and `node`. The
+Events in, effects out: `RaftNode.step(event, now_ms) -> Ready`. Start reading at `events`, `messages` and `node`. The
 state that handlers and roles share is in `replica`, the changes of role in `transitions`. `roles` do what is due when
 time passes, `handlers` what a message requests.
 

@@ -2,17 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from quorate_controller.raft.messages import (
+from quorate_controller.raft.events import (
     Destination,
     Note,
     OutgoingResponse,
-    RaftRequest,
-    RaftResponse,
     Ready,
     RoleChange,
     Send,
     SnapshotChunk,
 )
+from quorate_controller.raft.messages import RaftRequest, RaftResponse
 
 if TYPE_CHECKING:
     from quorate_controller.raft.model import SnapshotId

@@ -16,7 +16,7 @@ from quorate_protocol.plain_data import dataclass
 from quorate_controller.raft.model import Endpoint, ReplicaKey, Voter, find_endpoint
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.messages import Destination
+    from quorate_controller.raft.events import Destination
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

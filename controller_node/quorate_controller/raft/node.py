@@ -6,22 +6,14 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.uuids import uuid_to_text
 
-from quorate_controller.raft.handlers import epochs, membership, replication, responses
-from quorate_controller.raft.messages import (
-    AddRaftVoterRequest,
-    BeginQuorumEpochRequest,
+from quorate_controller.raft.events import (
     ConnectionLost,
-    EndQuorumEpochRequest,
     Event,
-    FetchRequest,
-    FetchSnapshotRequest,
     LogStartMoved,
     Persisted,
     Propose,
     QuorumDescription,
-    RaftResponse,
     Ready,
-    RemoveRaftVoterRequest,
     ReplicaDescription,
     RequestFailed,
     RequestReceived,
@@ -34,6 +26,16 @@ from quorate_controller.raft.messages import (
     SnapshotRestored,
     SnapshotTaken,
     Tick,
+)
+from quorate_controller.raft.handlers import epochs, membership, replication, responses
+from quorate_controller.raft.messages import (
+    AddRaftVoterRequest,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    RaftResponse,
+    RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
     VoteRequest,
 )

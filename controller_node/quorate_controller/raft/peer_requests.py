@@ -6,10 +6,10 @@ A function that may have to wait returns when its next call is due (Unix millise
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from quorate_controller.raft.events import Destination
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
-    Destination,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
-    Destination,
-    RaftRequest,
-    VoteRequest,
-)
+from quorate_controller.raft.events import Destination
+from quorate_controller.raft.messages import BeginQuorumEpochRequest, RaftRequest, VoteRequest
 from quorate_controller.raft.model import RaftSafetyError
 
 if TYPE_CHECKING:

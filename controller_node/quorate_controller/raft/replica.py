@@ -13,9 +13,10 @@ from quorate_protocol.records.batch import scan_batches
 from quorate_protocol.records.control import encode_control_batch
 
 from quorate_controller.raft.effects import Effects
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.log import LogMetadata, VoterHistory
 from quorate_controller.raft.lookup import VoterLookup
-from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, LeaderEndpoint, Role
+from quorate_controller.raft.messages import HIGH_WATERMARK_UNKNOWN, LeaderEndpoint
 from quorate_controller.raft.model import (
     NO_NODE_ID,
     Endpoint,
@@ -97,7 +98,7 @@ class RoleState(ABC):
         """Respond to the requests that this role holds. `replica` has the next role already."""
 
     def log_appended(self, replica: "Replica") -> None:  # noqa: B027 -- only a leader serves the log
-        """Record were appended to the log."""
+        """Records were appended to the log."""
 
     def voters_changed(self, voters: VoterSet) -> None:  # noqa: B027 -- only a leader counts voters
         """Another voter set is in force."""

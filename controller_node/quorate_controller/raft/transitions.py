@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from quorate_controller.raft.messages import Role
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.model import (
     EPOCH_MAX,
     NO_NODE_ID,

@@ -6,7 +6,7 @@ from typing import Final
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.security.sasl import Authenticated, SaslRefusalError
+from quorate_controller.security.sasl import Authenticated, SaslRefusalError, shown_refusal
 
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'  # noqa: S105 - not a token
 """The response to a client whose token is refused.
@@ -73,11 +73,10 @@ class BearerServer:
             self._refused = error
             return INVALID_TOKEN.encode()
         if authorization_id not in ("", token.name):
-            reported = (
+            raise shown_refusal(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({token.name})"
             )
-            raise SaslRefusalError(reported, shown=reported)
         self.authenticated = Authenticated(name=token.name, expires_at_ms=token.expires_at_ms)
         return b""
 

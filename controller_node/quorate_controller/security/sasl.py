@@ -171,20 +171,19 @@ class PlainServer:
         """See `SaslServer`."""
         parts = message.decode(errors="replace").split("\0", 3)
         if len(parts) != 3:
-            raise _shown(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise shown_refusal(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
         if not name:
-            raise _shown("Authentication failed: username not specified")
+            raise shown_refusal("Authentication failed: username not specified")
         if not password:
-            raise _shown("Authentication failed: password not specified")
+            raise shown_refusal("Authentication failed: password not specified")
         self.claimed_name = name
         if not self._may_guess(name):
             raise LoginHeldBackError
         if not self._passwords.are_right(name, password):
-            text = "Authentication failed: Invalid username or password"
-            raise SaslRefusalError(text, shown=text, is_guess=True)
+            raise shown_refusal("Authentication failed: Invalid username or password", is_guess=True)
         if authorization_id not in ("", name):
-            raise _shown(
+            raise shown_refusal(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self.authenticated = Authenticated(name=name)
@@ -244,7 +243,7 @@ class ScramServer:
             raise LoginHeldBackError
         authorization_id = match["authorization_id"]
         if authorization_id not in (None, "", name):
-            raise _shown(
+            raise shown_refusal(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         credential, client, reason = self._known(name, is_token=_is_token(match["extensions"]))
@@ -303,8 +302,9 @@ class ScramServer:
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, name))
 
 
-def _shown(message: str) -> SaslRefusalError:
-    return SaslRefusalError(message, shown=message)
+def shown_refusal(message: str, *, is_guess: bool = False) -> SaslRefusalError:
+    """Return a refusal whose reason the client gets, too."""
+    return SaslRefusalError(message, shown=message, is_guess=is_guess)
 
 
 def _is_token(extensions: str) -> bool:

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.wire.server import Request
 
-    from quorate_controller.node.events import ResponseWithData
+    from quorate_controller.node.events import Peer, ResponseWithData
     from quorate_controller.raft.messages import RaftResponse
     from quorate_controller.security.access import Access
     from quorate_controller.server.authorization import Authorization
-    from quorate_controller.server.connection import Exchange, Peer
+    from quorate_controller.server.connection import Exchange
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.misrouting import ConnectionFindings
 
@@ -139,7 +139,7 @@ class Call:
             self.fail(error)
 
     def _is_over(self) -> bool:
-        """Whether there was a response, or there will be none; counts responses after that."""
+        """Whether there was a response, or there will be no response; counts responses after that."""
         if not self.exchange.is_over:
             return False
         self._counters.dropped_responses += 1
@@ -236,7 +236,7 @@ class Call:
         judge: Callable[[RaftResponse], None] | None,
         frames: SharedFrames,
     ) -> None:
-        """Answer with raft's filled, encoded by `frames`; `judge` gets it, too.
+        """Respond with raft's response, encoded by `frames`; `judge` gets it, too.
 
         Raft keeps the time itself: a Fetch may wait, a vote does not.
         """
@@ -265,20 +265,20 @@ class Call:
         if error is not None:
             self._refuse_because(error)
             return
-        filled = future.result()
-        self._send_raft_response(filled, frames)
+        carried = future.result()
+        self._send_raft_response(carried, frames)
         if self._judge is not None:
-            self._judge(filled.response)
+            self._judge(carried.response)
 
-    def _send_raft_response(self, filled: ResponseWithData, frames: SharedFrames) -> None:
-        if self._envelope is not None and filled.response.error_code is ErrorCode.not_leader_or_follower:
+    def _send_raft_response(self, carried: ResponseWithData, frames: SharedFrames) -> None:
+        if self._envelope is not None and carried.response.error_code is ErrorCode.not_leader_or_follower:
             # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
             self.refuse(ErrorCode.not_controller)
             return
         if self._is_over():
             return
         try:
-            frame = frames.frame(filled, self.request)
+            frame = frames.frame(carried, self.request)
         except UnsupportedVersion as error:
             self.exchange.refuse(error.message)
         except Exception as error:

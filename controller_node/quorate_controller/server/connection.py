@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from dataclasses import field, replace
 from functools import partial
@@ -22,22 +21,21 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
-from quorate_protocol.wire.frames import FrameDecoder
 
-from quorate_controller.node.events import ANONYMOUS, Principal
+from quorate_controller.node.events import ANONYMOUS, Peer, Principal
 from quorate_controller.scheduler import Account, ServiceClass, StepResult, class_of
-from quorate_controller.server.connection_memory import UNCOUNTED_REQUEST_BYTES_MAX, Arrival
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import ConnectionFindings
-from quorate_controller.server.response_writer import ENDED, ResponseWriter, set_no_delay
+from quorate_controller.server.request_intake import RequestIntake
+from quorate_controller.server.response_writer import ENDED, ResponseWriter, set_no_delay, set_send_buffer
 from quorate_controller.server.tls import UnmappedNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quorate_controller.scheduler import Scheduler
-    from quorate_controller.server.connection_memory import RequestMemory, ResponseMemory
+    from quorate_controller.server.connection_memory import ListenerLimits, RequestMemory, ResponseMemory
     from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.tls import TlsOfListener
@@ -49,40 +47,6 @@ REQUEST_BYTES_MAX: Final = 1024 * 1024
 REQUESTS_AT_ONCE: Final = 8
 """Requests of one connection that are passed on before it is another's turn."""
 _PROTOCOLS: Final = {(protocol.is_tls, protocol.is_sasl): protocol for protocol in SecurityProtocol}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerLimits:
-    """Bounds of one listener, with Kafka's property names where it has them."""
-
-    frame_size_bytes_max: int = 100 * 1024 * 1024
-    """socket.request.max.bytes"""
-    in_flight_max: int = 256
-    """Requests of one connection that may wait for their responses."""
-    socket_send_buffer_bytes: int = 100 * 1024
-    """socket.send.buffer.bytes, what the system keeps for a peer that does not read; negative: the system decides."""
-    send_buffer_bytes_max: int = 4 * 1024 * 1024
-    """Responses of one connection that may wait for the peer to read; one response may be larger."""
-    response_memory_bytes_max: int = 128 * 1024 * 1024
-    """The maximum memory of the responses on all connections of all listeners, see `ResponseMemory`."""
-    idle_timeout_ms: int = 600_000
-    """connections.max.idle.ms; negative: never."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """The other end of a connection, and the listener that it came in on."""
-
-    host: str
-    port: int
-    listener: str
-    principal: Principal = ANONYMOUS
-    """The authenticated principal, `User:ANONYMOUS` without authentication."""
-    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """How the listener is secured."""
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 class RequestHandler(Protocol):
@@ -253,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
     """One accepted connection."""
 
     def __init__(self, context: ListenerContext, place: Place) -> None:
-        self.peer = Peer(host="", port=0, listener=context.name)
+        self.peer = Peer(host="", port=0, listener=context.name, security_protocol=context.security_protocol)
         self.findings = ConnectionFindings()
         self.session: RequestHandler | None = None
         self.last_activity = 0.0
@@ -263,20 +227,10 @@ class Connection(asyncio.BufferedProtocol):
         self._may_ask = not context.has_sasl
         """Whether requests are those of a client that has authenticated, or need not."""
         self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder(context.first_frames_size_bytes_max)
+        self._intake = RequestIntake(context.memory, place, context.first_frames_size_bytes_max)
         self._in_flight: deque[Exchange] = deque()
-        self._undispatched: deque[bytes] = deque()
-        self.arrival = Arrival()
-        """The time that the unfinished request may take."""
-        self._arriving_class = ServiceClass.STRANGERS
-        """The class of the last request that was counted."""
-        self._request_bytes = 0
-        """Size of the complete requests that have no response yet."""
-        self._is_counted = False
-        """Whether the connection holds more than it may without being counted."""
         self._is_queued = False
         self.account = Account()
-        self._waits_for_memory = False
         self._is_reading = True
         self._is_refused = False
         self._is_flush_scheduled = False
@@ -288,27 +242,18 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         # A peer that has left already has no address.
         host, port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
-        self.peer = Peer(
-            host=host,
-            port=port,
-            listener=self._context.name,
-            security_protocol=self._context.security_protocol,
-        )
+        self.peer = replace(self.peer, host=host, port=port)
         self.last_activity = self._loop.time()
         self._place.close = self.abort
         self._place.memory_granted = self._memory_granted
-        self._context.connections.add(self)
-        send_buffer_bytes_max = self._context.limits.send_buffer_bytes_max
-        self._writer = ResponseWriter(
-            self._transport, send_buffer_bytes_max, self._context.responses, self._place
-        )
+        context = self._context
+        context.connections.add(self)
+        limits, memory = context.limits, context.responses
+        self._writer = ResponseWriter(self._transport, limits.send_buffer_bytes_max, memory, self._place)
         set_no_delay(transport)
-        if self._context.limits.socket_send_buffer_bytes >= 0:
-            transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, self._context.limits.socket_send_buffer_bytes
-            )
-        if self._context.tls is not None and not self._context.has_sasl:
-            self._identify(self._context.tls)
+        set_send_buffer(transport, limits.socket_send_buffer_bytes)
+        if context.tls is not None and not context.has_sasl:
+            self._identify(context.tls)
 
     def _identify(self, tls: TlsOfListener) -> None:
         """Derive the principal from the client certificate."""
@@ -320,10 +265,10 @@ class Connection(asyncio.BufferedProtocol):
             self.peer = replace(self.peer, principal=principal)
 
     def authenticated(self, principal: Principal) -> None:
-        """Authenticated: raise the frame limit."""
+        """Set the authenticated principal, and raise the frame limit."""
         self.peer = replace(self.peer, principal=principal)
         self._may_ask = True
-        self._decoder.limit(self._context.limits.frame_size_bytes_max)
+        self._intake.limit(self._context.limits.frame_size_bytes_max)
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> None:
         """Call back after `delay_s`."""
@@ -335,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         self._context.quotas.leave(self._place)
         while self._in_flight:
             self._in_flight.popleft().abandon()
-        self._context.memory.forget(self._place)
+        self._intake.end()
         self._context.lost(self)
         # The transport of uvloop refers to this connection, and has a buffer of 256 KiB with TLS: without a cycle of
         # references, it is freed now.
@@ -353,29 +298,28 @@ class Connection(asyncio.BufferedProtocol):
         """Split bytes into requests, and serve these when it is their turn."""
         if self._is_refused:
             return
+        intake, now_s = self._intake, self._loop.time()
         try:
-            frames = self._decoder.feed(data)
+            is_complete = intake.receive(data, now_s, is_reading=self._is_reading)
         except ProtocolError as error:
-            self._context.counters.limited[Limit.REQUEST_SIZE] += 1
-            self.refuse(error.message)
+            self._refuse_size(error.message)
             return
-        if frames:
-            self.last_activity = self._loop.time()
-            self._request_bytes += sum(map(len, frames))
-            self._undispatched.extend(frames)
-        held_bytes = self._decoder.buffered_size_bytes
-        if held_bytes:
-            now_s = self._loop.time()
-            self.arrival.arrived(len(data), now_s, is_new=bool(frames))
-            if not self._is_reading:  # TLS may pass on what it has already
-                self.arrival.pause(now_s)
-        elif frames:
-            self.arrival.completed()
-        # Most data is one small request.
-        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_REQUEST_BYTES_MAX:
-            self._find_class()
-            self._count()
+        if is_complete:
+            self.last_activity = now_s
+        if intake.is_large:
+            reason = intake.find_class(self._class_of)
+            if reason is not None:
+                self._refuse_size(reason)
+            intake.count()
         self._serve_in_turn()
+
+    def _refuse_size(self, reason: str) -> None:
+        self._context.counters.limited[Limit.REQUEST_SIZE] += 1
+        self.refuse(reason)
+
+    def is_overdue(self, now_s: float) -> bool:
+        """Whether the unfinished request arrives too slowly."""
+        return self._intake.arrival.is_overdue(now_s)
 
     @property
     def _is_known(self) -> bool:
@@ -387,28 +331,9 @@ class Connection(asyncio.BufferedProtocol):
     def _class_of(self, key: bytes) -> ServiceClass:
         return class_of(key) if self._is_known else ServiceClass.STRANGERS
 
-    def _find_class(self) -> None:
-        """Derive the class from the last request, as far as it has come, and bound its size."""
-        key = self._decoder.unfinished_key or (self._undispatched[-1][:2] if self._undispatched else b"")
-        self._arriving_class = self._class_of(key)
-        size_bytes = self._decoder.unfinished_size_bytes
-        bytes_max = self._context.memory.size_bytes_max(self._arriving_class)
-        if bytes_max is not None and size_bytes > bytes_max:
-            self._context.counters.limited[Limit.REQUEST_SIZE] += 1
-            self.refuse(f"a request of {size_bytes} bytes; {self._arriving_class.value} may send {bytes_max}")
-
-    def _count(self) -> None:
-        """Count the memory of requests, if the connection holds more than it may uncounted."""
-        buffered_bytes, size_bytes = self._decoder.buffered_size_bytes, self._decoder.unfinished_size_bytes
-        held_bytes = self._request_bytes + buffered_bytes
-        missing_bytes = max(0, size_bytes - buffered_bytes)
-        may_read = self._context.memory.hold(self._place, self._arriving_class, held_bytes, missing_bytes)
-        self._waits_for_memory = not may_read
-        self._is_counted = held_bytes > UNCOUNTED_REQUEST_BYTES_MAX
-
     def _memory_granted(self) -> None:
         """Read on: there is memory for more of the unfinished request."""
-        self._waits_for_memory = False
+        self._intake.waits_for_memory = False
         self._regulate_reading()
 
     def eof_received(self) -> bool:
@@ -451,11 +376,7 @@ class Connection(asyncio.BufferedProtocol):
     def _drop_unserved(self) -> None:
         """Drop the requests that are not dispatched, and the unfinished one."""
         self._is_refused = True
-        self._request_bytes -= sum(map(len, self._undispatched))
-        self._undispatched.clear()
-        self._decoder.clear()
-        self.arrival.completed()
-        self._count()
+        self._intake.drop()
 
     def hold(self) -> None:
         """Serve no further request until `release`: a client is beyond its quota, or a request excludes others."""
@@ -483,7 +404,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_in_turn(self) -> None:
         """Serve the received requests now or, if other work waits, when it is this connection's turn."""
-        if self._undispatched and not self._is_queued:
+        intake = self._intake
+        if intake.waiting and not self._is_queued:
             scheduler = self._context.scheduler
             if scheduler.is_idle:
                 self._serve_some()
@@ -492,18 +414,19 @@ class Connection(asyncio.BufferedProtocol):
             if self._is_queued:
                 scheduler.add(self)
         # Most often it reads, and nothing keeps it from that.
-        if self._undispatched or self._waits_for_memory or not self._is_reading:
+        if intake.waiting or intake.waits_for_memory or not self._is_reading:
             self._regulate_reading()
 
     @property
     def service_class(self) -> ServiceClass:
         """See `scheduler.Work`."""
-        return self._class_of(self._undispatched[0][:2]) if self._undispatched else ServiceClass.STRANGERS
+        waiting = self._intake.waiting
+        return self._class_of(waiting[0][:2]) if waiting else ServiceClass.STRANGERS
 
     def _may_serve(self) -> bool:
-        if not self._undispatched or not self._writer.is_writable or self._is_refused or self._holds:
+        if not self._intake.waiting or not self._writer.is_writable or self._is_refused or self._holds:
             return False
-        if self._in_flight and self._request_bytes > REQUEST_BYTES_MAX:
+        if self._in_flight and self._intake.size_bytes > REQUEST_BYTES_MAX:
             return False
         limits = self._context.limits
         is_full = len(self._in_flight) >= (1 if self._context.responses.is_full else limits.in_flight_max)
@@ -516,6 +439,7 @@ class Connection(asyncio.BufferedProtocol):
         return StepResult.MORE if self._is_queued else StepResult.DONE
 
     def _serve_some(self) -> None:
+        waiting = self._intake.waiting
         last_class: ServiceClass | None = None
         for _ in range(REQUESTS_AT_ONCE):
             if not self._may_serve():
@@ -524,7 +448,7 @@ class Connection(asyncio.BufferedProtocol):
             if last_class is not None and service_class is not last_class:
                 break
             last_class = service_class
-            exchange = Exchange(self, self._undispatched.popleft(), service_class)
+            exchange = Exchange(self, waiting.popleft(), service_class)
             self._in_flight.append(exchange)
             try:
                 self._context.handler.handle(exchange)
@@ -534,34 +458,35 @@ class Connection(asyncio.BufferedProtocol):
                 exchange.refuse(f"{type(error).__name__} while a request was served")
             if not self._is_refused and self._may_ask:
                 self._context.quotas.served(self._place, self.last_activity)
-            if not self._undispatched:
+            if not waiting:
                 break
-        self._is_queued = bool(self._undispatched) and self._may_serve()
+        self._is_queued = bool(waiting) and self._may_serve()
 
     def _regulate_reading(self) -> None:
-        is_blocked = self._undispatched or self._waits_for_memory or self._is_refused
+        intake = self._intake
+        is_blocked = intake.waiting or intake.waits_for_memory or self._is_refused
         may_read = self._writer.is_writable and not is_blocked
         if may_read == self._is_reading or self._transport.is_closing():
             return
         self._is_reading = may_read
         if may_read:
-            self.arrival.resume(self._loop.time())
+            intake.arrival.resume(self._loop.time())
             self._transport.resume_reading()
         else:
-            self.arrival.pause(self._loop.time())
+            intake.arrival.pause(self._loop.time())
             self._transport.pause_reading()
 
     def _flush(self) -> None:
         self._is_flush_scheduled = False
-        in_flight = self._in_flight
+        in_flight, intake = self._in_flight, self._intake
         due: list[bytes | bytearray] = []
         while in_flight and (response := in_flight[0].response) is not None:
             exchange = in_flight.popleft()
-            self._request_bytes -= len(exchange.frame)
+            intake.size_bytes -= len(exchange.frame)
             exchange.end()
             due.append(response)
-        if self._is_counted:
-            self._count()
+        if intake.is_counted:
+            intake.count()
         if due:
             self.last_activity = self._loop.time()
             self._writer.write(due)

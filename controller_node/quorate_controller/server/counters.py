@@ -31,7 +31,7 @@ class Limit(StrEnum):
     REQUEST_MEMORY = "queued.max.request.bytes"
     REQUEST_RATE = "request.rate"
     REQUEST_ELEMENTS = "request.elements"
-    RESPONSE_MEMORY = "answer.memory"
+    RESPONSE_MEMORY = "response.memory"
     MUTATION_RATE = "controller_mutation_rate"
 
 

@@ -29,7 +29,8 @@ from quorate_protocol.wire.server import parse_head, parse_request
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.request_queue import LONG_READS
-from quorate_controller.raft.messages import FetchRequest, Role
+from quorate_controller.raft.events import Role
+from quorate_controller.raft.messages import FetchRequest
 from quorate_controller.scheduler import Budget, Scheduler, ServiceClass, Steps
 from quorate_controller.server import misrouting
 from quorate_controller.server.api_versions import api_versions_response
@@ -108,7 +109,7 @@ class LargeRequests:
 
 
 class Dispatcher:
-    """Passes each request to raft, to control or to the server itself. Implements `listener.RequestHandler`."""
+    """Passes each request to raft, to control or to the server itself. Implements `connection.RequestHandler`."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import api_of
 from quorate_protocol.plain_data import dataclass
-from quorate_protocol.wire.schema import implicit_default, schema_of
+from quorate_protocol.wire.schema import element_class, implicit_default, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,13 +88,6 @@ def _defaults(entity_class: Any) -> Mapping[str, object]:
     }
 
 
-@cache
-def _item_class(entity_class: Any, name: str) -> type[Any]:
-    struct = next(schema.struct for schema in schema_of(entity_class) if schema.name == name)
-    assert struct is not None, f"{entity_class.__name__}.{name} is an array of structs"
-    return struct
-
-
 def _fields(shape: ErrorShape, asked: Any, entity_class: Any, error: _Error) -> dict[str, object]:
     """Values of an `entity_class` for `asked`, a request or an item of a request."""
     values: dict[str, object] = {name: getattr(asked, source) for name, source in shape.copied.items()}
@@ -103,7 +96,7 @@ def _fields(shape: ErrorShape, asked: Any, entity_class: Any, error: _Error) -> 
         values[shape.own_value] = asked
     if shape.per_item is not None:
         assert shape.item is not None, "an array of items has a shape for each"
-        item_class = _item_class(entity_class, shape.per_item)
+        item_class = element_class(entity_class, shape.per_item)
         elements = [
             error.fill(item_class, _fields(shape.item, item, item_class, error))
             for items in shape.items

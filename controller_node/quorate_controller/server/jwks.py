@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 FILE_INTERVAL_S: Final = 5.0
 UNKNOWN_KEYS_MAX: Final = 16
 UNKNOWN_KEY_INTERVAL_S: Final = 60.0
-WANTED_INTERVAL_S: Final = 1.0
-"""The shortest time between two requests because of unknown keys."""
+REFRESH_INTERVAL_S_MIN: Final = 1.0
+"""The shortest time between two requests to the endpoint because of unknown keys."""
 KEY_ID_LENGTH_MAX: Final = 1000
 
 
@@ -46,7 +46,7 @@ class JwksValidator:
         self._config = config
         self._keys: tuple[VerificationKey, ...] = ()
         self._content: bytes | None = None
-        self._wanted = asyncio.Event()
+        self._is_refresh_due = asyncio.Event()
         self._unknown: OrderedDict[str, float] = OrderedDict()
 
     def validate(self, token: str) -> BearerToken:
@@ -54,11 +54,11 @@ class JwksValidator:
         try:
             return validate(token, self._keys, self._config.rules, time.time())
         except UnknownKeyError as error:
-            self._want(error.key_id)
+            self._request_refresh(error.key_id)
             raise
 
-    def _want(self, key_id: str) -> None:
-        """Have the endpoint read, unless it was for this key a short while ago."""
+    def _request_refresh(self, key_id: str) -> None:
+        """Have the endpoint read at once, unless it was for this key within the last minute."""
         now_s = time.monotonic()
         if len(key_id) > KEY_ID_LENGTH_MAX or self._unknown.get(key_id, 0.0) > now_s:
             return
@@ -66,7 +66,7 @@ class JwksValidator:
         self._unknown.move_to_end(key_id)
         if len(self._unknown) > UNKNOWN_KEYS_MAX:
             self._unknown.popitem(last=False)
-        self._wanted.set()
+        self._is_refresh_due.set()
 
     async def refresh(self) -> None:
         """Read the keys. Raises JwksError, and keeps the former ones."""
@@ -100,17 +100,17 @@ class JwksValidator:
     async def follow(self) -> None:
         """Read the keys again and again, and at once when a key is unknown, until cancelled."""
         interval_s = FILE_INTERVAL_S if self._config.file is not None else self._config.refresh_ms / 1000
-        backoff_s, asked_at_s = 0.0, -WANTED_INTERVAL_S
+        backoff_s, asked_at_s = 0.0, -REFRESH_INTERVAL_S_MIN
         while True:
             due_in_s = backoff_s or (max(interval_s, 1.0) if self._content is not None else 0.0)
             try:
-                await asyncio.wait_for(self._wanted.wait(), due_in_s)
+                await asyncio.wait_for(self._is_refresh_due.wait(), due_in_s)
             except TimeoutError:
                 pass  # the next regular reading is due
             else:
                 # Clients that name a new key each time must not cause requests to the endpoint all the time.
-                await asyncio.sleep(max(0.0, asked_at_s + WANTED_INTERVAL_S - time.monotonic()))
-            self._wanted.clear()
+                await asyncio.sleep(max(0.0, asked_at_s + REFRESH_INTERVAL_S_MIN - time.monotonic()))
+            self._is_refresh_due.clear()
             asked_at_s = time.monotonic()
             try:
                 await self.refresh()

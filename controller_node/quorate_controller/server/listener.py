@@ -25,7 +25,8 @@ from quorate_controller.server.counters import Limit, RequestCounters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quorate_controller.server.connection import ListenerLimits, RequestHandler
+    from quorate_controller.server.connection import RequestHandler
+    from quorate_controller.server.connection_memory import ListenerLimits
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
@@ -194,8 +195,6 @@ class Listener:
         responses: ResponseMemory | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
-        self.name = name
-        self.tls = tls
         counters = counters or RequestCounters()
         has_sasl = first_frames_size_bytes_max is not None
         self.context = ListenerContext(
@@ -222,8 +221,8 @@ class Listener:
             OSError: the address cannot be bound.
         """
         self._acceptor = Acceptor(
-            listener=self.name,
-            tls=self.tls,
+            listener=self.context.name,
+            tls=self.context.tls,
             make_protocol=partial(Connection, self.context),
             quotas=self.context.quotas,
             counters=self.context.counters,
@@ -278,7 +277,7 @@ class Listener:
     def _close_slow(self, now_s: float) -> None:
         """Close connections whose unfinished requests arrive too slowly."""
         connections = self.context.connections
-        slow = [connection for connection in connections if connection.arrival.is_overdue(now_s)]
+        slow = [connection for connection in connections if connection.is_overdue(now_s)]
         for connection in slow:
             self._note(Limit.REQUEST_RATE, "request_too_slow", str(connection.peer))
             connection.abort()
@@ -289,13 +288,13 @@ class Listener:
                 self._note(Limit.IDLE_TIME, "connection_idle", str(connection.peer))
 
     def _close_unauthenticated(self, oldest_s: float) -> None:
-        for place in self.context.quotas.strangers(self.name, oldest_s):
+        for place in self.context.quotas.strangers(self.context.name, oldest_s):
             self._note(Limit.AUTHENTICATION_TIME, "authentication_timed_out", place.peer)
             place.close()
 
     def _note(self, limit: Limit, event: str, peer: str) -> None:
         self.context.counters.limited[limit] += 1
-        log.info(event, extra={"facts": {"listener": self.name, "peer": peer}})
+        log.info(event, extra={"facts": {"listener": self.context.name, "peer": peer}})
 
 
 def request_memory(client_bytes_max: int, counters: RequestCounters) -> RequestMemory:

@@ -243,7 +243,7 @@ class MetricsPage(Collector):
             "quorate_elections", "Elections that this node stood for", value=status.election_count
         )
         yield CounterMetricFamily(
-            "quorate_overdue_answers",
+            "quorate_overdue_responses",
             "Responses that left before a broker that they waited for was known to have their records",
             value=status.overdue_response_count,
         )
@@ -371,7 +371,7 @@ class MetricsPage(Collector):
             value=counters.refused_connections,
         )
         yield CounterMetricFamily(
-            "quorate_dropped_answers",
+            "quorate_dropped_responses",
             "Responses to requests that had one already",
             value=counters.dropped_responses,
         )
@@ -402,7 +402,7 @@ class MetricsPage(Collector):
             requests.add_metric([service_class], size_bytes)
         yield requests
         yield GaugeMetricFamily(
-            "quorate_answer_memory_bytes", "Responses that clients do not read", value=usage.response_bytes
+            "quorate_response_memory_bytes", "Responses that clients do not read", value=usage.response_bytes
         )
         expiry = GaugeMetricFamily(
             "quorate_certificate_expiry_timestamp_seconds",

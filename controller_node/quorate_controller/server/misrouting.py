@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 
-    from quorate_controller.raft.messages import RaftRequest, RaftResponse, Send
+    from quorate_controller.raft.events import Send
+    from quorate_controller.raft.messages import RaftRequest, RaftResponse
 
 UNKNOWN_NODE_ID: Final = -1
 COORDINATOR_IDS_FROM: Final = 2**31 - 1
@@ -156,7 +157,7 @@ class NodeIdentity:
 
 
 def verdict(doubt: Misrouting | None, identity: NodeIdentity, *, cluster_id: str) -> Misrouting | None:
-    """Decides about an address by a doubt, if any, and the node there; None if it leads to the intended node."""
+    """Decide about an address by a doubt, if any, and the node there; None if it leads to the intended node."""
     if identity.cluster_id not in (None, cluster_id):
         return Misrouting.CLUSTER
     if identity.is_meant is False:

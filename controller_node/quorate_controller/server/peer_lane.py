@@ -24,7 +24,7 @@ from quorate_protocol.plain_data import dataclass
 from quorate_protocol.wire.client import ClientConnection
 from quorate_protocol.wire.versions import CONTROLLER_SOFTWARE_NAME, Negotiation, PeerVersions
 
-from quorate_controller.raft.messages import FailureReason
+from quorate_controller.raft.events import FailureReason
 from quorate_controller.server.peer_authentication import PeerAuthentication, PeerAuthenticationError
 from quorate_controller.server.response_writer import set_no_delay
 

@@ -23,7 +23,14 @@ from quorate_protocol.kafka.identity import is_node, node_question
 
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS
 from quorate_controller.raft import messages
-from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
+from quorate_controller.raft.events import (
+    ConnectionLost,
+    Destination,
+    FailureReason,
+    RequestFailed,
+    ResponseReceived,
+    Send,
+)
 from quorate_controller.server import misrouting
 from quorate_controller.server.misrouting import UNKNOWN_NODE_ID, Misrouting, NodeIdentity, verdict
 from quorate_controller.server.peer_lane import Address, LaneLimits, Outbound, PeerLane
@@ -195,11 +202,11 @@ _LANES: Final[dict[type, _Lane]] = {
 }
 
 
-def _lane_of(send: messages.Send) -> _Lane:
+def _lane_of(send: Send) -> _Lane:
     return _LANES.get(type(send.request), _Lane.MEMBERSHIP)
 
 
-def _address(destination: messages.Destination) -> Address:
+def _address(destination: Destination) -> Address:
     return Address(node_id=destination.node_id, host=destination.host, port=destination.port)
 
 
@@ -240,7 +247,7 @@ class PeerConnections:
         self._is_closed = False
         self._sweep = self._loop.call_later(self._limits.idle_timeout_s / 4, self._close_idle)
 
-    def send(self, send: messages.Send) -> None:
+    def send(self, send: Send) -> None:
         """Queue a request. Exactly one `ResponseReceived` or `RequestFailed` with its id follows.
 
         After `close` nothing is sent, and nothing follows.
@@ -274,7 +281,7 @@ class PeerConnections:
         self._lanes.clear()
         await asyncio.sleep(0)  # lets transports run their callbacks before the loop may end
 
-    def _lane(self, destination: messages.Destination, kind: _Lane) -> PeerLane:
+    def _lane(self, destination: Destination, kind: _Lane) -> PeerLane:
         """Return the lane to a destination. A lane to a former address of the peer is closed."""
         key = (destination.node_id, kind)
         address = _address(destination)
@@ -309,7 +316,7 @@ class PeerConnections:
             tokens=self._tokens,
         )
 
-    def _raft_responded(self, send: messages.Send, response: Payload) -> None:
+    def _raft_responded(self, send: Send, response: Payload) -> None:
         try:
             message = response_from_wire(response)
         except ProtocolError as error:
@@ -330,7 +337,7 @@ class PeerConnections:
         else:
             self._raft_failed(received.request_id, FailureReason.MISROUTED)
 
-    def _judge(self, send: messages.Send, response: messages.RaftResponse) -> None:
+    def _judge(self, send: Send, response: messages.RaftResponse) -> None:
         """Have the node examined when its response makes it doubtful that it is the intended one."""
         address = _address(send.destination)
         route = address, _lane_of(send)

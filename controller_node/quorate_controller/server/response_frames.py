@@ -26,7 +26,7 @@ from quorate_protocol.kafka.generated.list_partition_reassignments_response impo
 from quorate_protocol.wire.codec import around_elements, write_entity
 from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.headers import encode_response_header
-from quorate_protocol.wire.schema import schema_of
+from quorate_protocol.wire.schema import element_class, schema_of
 
 from quorate_controller.control.api import ControlError
 from quorate_controller.scheduler import STEP_S_MAX, Budget, StepResult
@@ -83,21 +83,21 @@ class SharedFrames:
     """
 
     def __init__(self) -> None:
-        self._filled: ResponseWithData | None = None
+        self._carried: ResponseWithData | None = None
         self._version = -1
         self._frame = bytearray()
 
-    def frame(self, filled: ResponseWithData, request: Request) -> bytearray:
+    def frame(self, carried: ResponseWithData, request: Request) -> bytearray:
         """Encode as `encode_response_frame` the response to a request of raft."""
         version, correlation_id = request.version, request.correlation_id
-        if filled is self._filled and version == self._version:
+        if carried is self._carried and version == self._version:
             frame = bytearray(self._frame)
             _CORRELATION.pack_into(frame, LENGTH.size, correlation_id)
             return frame
-        response = response_to_wire(filled.response, filled.data, version=version)
+        response = response_to_wire(carried.response, carried.data, version=version)
         frame = encode_response_frame(request.api, version, correlation_id, response)
         if len(frame) <= SHARED_BYTES_MAX:
-            self._filled, self._version, self._frame = filled, version, frame
+            self._carried, self._version, self._frame = carried, version, frame
         return frame
 
 
@@ -111,14 +111,14 @@ def response_frame_steps(
     """
     array, inner = arrays
     header_version, response_class = _response_format(api.key, version)
-    element_class = _class_of_elements(response_class, array)
+    class_of_elements = element_class(response_class, array)
     elements = getattr(response, array)
     frame = bytearray()
     for element in elements:
         if inner is not None and len(getattr(element, inner) or ()) > INNER_ELEMENTS_AT_ONCE_MAX:
-            yield from _writing_element(frame, element, element_class, inner)
+            yield from _writing_element(frame, element, class_of_elements, inner)
         else:
-            write_entity(frame, convert(element, element_class))
+            write_entity(frame, convert(element, class_of_elements))
             yield len(frame)
     rest = convert(replace(response, **{array: ()}), response_class)
     before, after = around_elements(rest, array, len(elements))
@@ -129,26 +129,18 @@ def response_frame_steps(
 
 
 def _writing_element(
-    frame: bytearray, element: Any, element_class: type[Any], array: str
+    frame: bytearray, element: Any, target: type[Any], array: str
 ) -> Generator[int, None, None]:
-    """Append an element, some elements of its own array in each step."""
-    inner_class = _class_of_elements(element_class, array)
+    """Append an element as `target`, some elements of its own array in each step."""
+    inner_class = element_class(target, array)
     elements = getattr(element, array)
-    before, after = around_elements(
-        convert(replace(element, **{array: ()}), element_class), array, len(elements)
-    )
+    before, after = around_elements(convert(replace(element, **{array: ()}), target), array, len(elements))
     frame += before
     for start in range(0, len(elements), INNER_ELEMENTS_AT_ONCE_MAX):
         for inner in elements[start : start + INNER_ELEMENTS_AT_ONCE_MAX]:
             write_entity(frame, convert(inner, inner_class))
         yield len(frame)
     frame += after
-
-
-def _class_of_elements(of: type[Any], array: str) -> type[Any]:
-    element_class = next(field.struct for field in schema_of(of) if field.name == array)
-    assert element_class is not None, f"{array} is no array of structs"
-    return element_class
 
 
 @cache

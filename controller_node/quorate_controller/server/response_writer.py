@@ -120,3 +120,9 @@ class ResponseWriter:
 def set_no_delay(transport: asyncio.BaseTransport) -> None:
     """Send small frames at once: a request waits for its response, so Nagle's algorithm would only add delay."""
     transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def set_send_buffer(transport: asyncio.BaseTransport, size_bytes: int) -> None:
+    """Set what the system keeps for a peer that does not read; negative: the system decides."""
+    if size_bytes >= 0:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size_bytes)

@@ -220,11 +220,11 @@ class SaslSession:
             return
         except SaslRefusalError as refusal:
             code = ErrorCode.sasl_authentication_failed
-            reported = refusal.shown or (
+            message = refusal.shown or (
                 f"Authentication failed during {self._kind} due to invalid credentials with SASL mechanism "
                 f"{self._mechanism}"
             )
-            response = SaslAuthenticateResponse(error_code=code, error_message=reported, auth_bytes=b"")
+            response = SaslAuthenticateResponse(error_code=code, error_message=message, auth_bytes=b"")
             self._fail(exchange, _frame(request, response), str(refusal))
             return
         response = SaslAuthenticateResponse(
@@ -258,8 +258,8 @@ class SaslSession:
         former = self._principal
         if former is not None and str(former) != str(principal):
             text = f"{former.type}.{former.name}: {principal.type}.{principal.name}"
-            reported = f"Cannot change principals during re-authentication from {text}"
-            raise SaslRefusalError("the principal may not change", shown=reported)
+            message = f"Cannot change principals during re-authentication from {text}"
+            raise SaslRefusalError("the principal may not change", shown=message)
         self._principal = principal
         self._server = None
         self._state = _State.COMPLETE

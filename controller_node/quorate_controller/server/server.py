@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.scheduler import Scheduler
 from quorate_controller.security.sasl import SCRAM_MECHANISMS, Decoys, decoy_secret
-from quorate_controller.server.connection import ListenerLimits
-from quorate_controller.server.connection_memory import ResponseMemory
+from quorate_controller.server.connection_memory import ListenerLimits, ResponseMemory
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
@@ -177,11 +176,11 @@ class ControllerServer:
                 {each.value: size_bytes for each, size_bytes in self._memory.used_bytes.items()},
                 self._responses.used_bytes,
                 {
-                    listener.name: ServedCertificate(
-                        listener.tls.certificate.not_after.timestamp(), listener.tls.refuses_files
+                    listener.context.name: ServedCertificate(
+                        tls.certificate.not_after.timestamp(), tls.refuses_files
                     )
                     for listener in self._listeners
-                    if listener.tls is not None
+                    if (tls := listener.context.tls) is not None
                 },
             )
 
@@ -195,7 +194,7 @@ class ControllerServer:
     @property
     def ports(self) -> dict[str, int]:
         """The bound port by listener name."""
-        return {listener.name: listener.port for listener in self._listeners}
+        return {listener.context.name: listener.port for listener in self._listeners}
 
     @property
     def http_port(self) -> int | None:

@@ -80,7 +80,7 @@ def plan_shipments(
 
 
 def verdict_on(*, common_bytes: int, source_bytes: int, shipped_bytes: int) -> Verdict:
-    """Decides about a shipped file whose first `common_bytes` are those of its source."""
+    """Decide about a shipped file whose first `common_bytes` are those of its source."""
     assert common_bytes <= min(source_bytes, shipped_bytes), (common_bytes, source_bytes, shipped_bytes)
     if common_bytes == source_bytes:
         return Verdict.KEEP

@@ -61,7 +61,7 @@ class FileSystem(Protocol):
         """Length of a file in bytes."""
 
     def list_directory(self, path: Path) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def make_directory(self, path: Path) -> None:
         """Create the directory and its parents where missing, durably."""

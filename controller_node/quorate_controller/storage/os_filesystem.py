@@ -38,7 +38,7 @@ def _storage_error(path: Path, action: str, error: OSError) -> StorageError:
 
 
 def _permission_advice(path: Path) -> str:
-    """Names the owner of the path, or of its nearest parent that can be read."""
+    """Name the owner of the path, or of its nearest parent that can be read."""
     for candidate in (path, *path.parents):
         with contextlib.suppress(OSError):
             status = candidate.stat()

@@ -66,7 +66,7 @@ class SegmentIndex:
         self._max_timestamp_offset = base_offset
 
     def add(self, header: BatchHeader | BatchSpan, position: int) -> tuple[bytes, bytes]:
-        """Add the batch at `position`; returns the bytes to append to the offset and to the time index file."""
+        """Add the batch at `position`. Returns the bytes to append to the offset and to the time index file."""
         if header.max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms = header.max_timestamp_ms
             self._max_timestamp_offset = header.last_offset
@@ -85,7 +85,7 @@ class SegmentIndex:
         return entries
 
     def close_time_index(self) -> bytes:
-        """End the time index with the segment's highest timestamp; returns the bytes to append to its file."""
+        """End the time index with the segment's highest timestamp. Returns the bytes to append to its file."""
         if self._max_timestamp_ms <= (self._entry_times[-1] if self._entry_times else _NO_TIMESTAMP):
             return b""
         self._entry_times.append(self._max_timestamp_ms)

@@ -7,6 +7,7 @@ from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
 from quorate_operator.models.status import (
     INVALID_MANIFEST,
+    MESSAGE_LENGTH_MAX,
     PLAN_STEPS_MAX,
     REFUSALS_MAX,
     BrokerStatus,
@@ -34,7 +35,6 @@ RESTARTS_POSTPONED = "RestartsPostponed"
 DRAINING = "Draining"
 """The reason of Ready of a pool that is deleted, while its replicas move to others."""
 _WITH_PROGRESS = ("Progressing", "Reconciling")
-MESSAGE_LENGTH_MAX = 32_768
 _NAMED_MAX = 10
 """How many nodes a message names."""
 

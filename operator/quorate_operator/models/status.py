@@ -15,7 +15,9 @@ from quorate_operator.models.security import Protocol
 PLAN_STEPS_MAX = 50
 REFUSALS_MAX = 20
 NODES_MAX = 1000
-AUTHORITIES_LENGTH_MAX = 32_768
+MESSAGE_LENGTH_MAX = 32_768
+"""The longest message of a condition that the API server accepts."""
+AUTHORITIES_LENGTH_MAX = MESSAGE_LENGTH_MAX
 INVALID_MANIFEST = "InvalidManifest"
 """The reason in conditions and Events of an invalid resource."""
 
@@ -31,7 +33,7 @@ ConditionType = Literal[
     "UpgradeBlocked",
 ]
 """Reconciling and Stalled are those of kstatus: Flux and others distinguish a change under way from a stalled one."""
-Message = Annotated[str, Field(max_length=32768)]
+Message = Annotated[str, Field(max_length=MESSAGE_LENGTH_MAX)]
 _CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 _BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}
 _BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}

@@ -69,7 +69,6 @@ class ImageCounts:
     """Without a leader."""
     preferred_replica_imbalance: int
     """Not led by their preferred replica."""
-    reassigning_partitions: int
 
 
 def counts(image: MetadataImage) -> ImageCounts:
@@ -85,5 +84,4 @@ def counts(image: MetadataImage) -> ImageCounts:
         partitions=image.index.num_partitions,
         offline_partitions=len(image.index.leaderless),
         preferred_replica_imbalance=len(image.index.imbalanced),
-        reassigning_partitions=len(image.index.reassigning),
     )

@@ -1,4 +1,4 @@
-"""Kafka's own topics: the metadata log, one partition, on the wire and on disk (KIP-595, KIP-631), and brokers'."""
+"""Kafka's internal topics: the metadata log with its one partition (KIP-595, KIP-631), and the topics of brokers."""
 
 from typing import Final
 from uuid import UUID

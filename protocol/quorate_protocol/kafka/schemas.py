@@ -11,32 +11,20 @@ import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any, Final, Self
 
 from quorate_protocol.error_codes import ErrorCode
+from quorate_protocol.kafka.field_types import ZEROS
 from quorate_protocol.plain_data import dataclass
 
 Json = Mapping[str, Any]
 
-_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_ZEROS: Mapping[str, object] = {
-    **dict.fromkeys(_INTEGERS, 0),
-    "bool": False,
-    "bytes": b"",
-    "datetime_i64": datetime(1970, 1, 1, tzinfo=UTC),
-    "error_code": ErrorCode.none,
-    "float64": 0.0,
-    "records": b"",
-    "string": "",
-    "timedelta_i32": timedelta(0),
-    "timedelta_i64": timedelta(0),
-    "uuid": None,
-}
-"""Types of fields that are no structs -> the value of a field without a default."""
 EMPTY_STRUCT: Final = object()
 """The default of a tagged field: a struct whose fields have their defaults."""
+_NAME: Final = '{"name":"'
+"""The start of each schema in `generated/schemas.json`."""
 _INSTANTS = ("TimestampMs", "LogAppendTimeMs", "TransactionStartTimeMs")
 
 
@@ -78,7 +66,7 @@ class MessageField:
     @property
     def is_struct(self) -> bool:
         """Whether values, or elements of the array, are structs."""
-        return self.kafka_type not in _ZEROS
+        return self.kafka_type not in ZEROS
 
 
 def snake_case(name: str) -> str:
@@ -140,7 +128,7 @@ def _default(stated: Any, kafka_type: str, *, is_array: bool, is_required: bool)
     if is_array:
         return MISSING if is_required else ()
     if stated is None:
-        return MISSING if is_required else _ZEROS.get(kafka_type, MISSING)
+        return MISSING if is_required else ZEROS.get(kafka_type, MISSING)
     if kafka_type == "bool":
         return str(stated).lower() == "true"
     if kafka_type == "string":
@@ -190,7 +178,7 @@ def classes_of(schema: Json, version: int) -> Iterator[tuple[str, list[MessageFi
 @cache
 def older_classes(name: str, version: int) -> Mapping[str, type[Any]]:
     """Return the classes of an older version of a message: its own and those of its structs, by name."""
-    schema = _schemas()[name]
+    schema: Json = json.loads(_schema_texts()[name])
     classes: dict[str, type[Any]] = {}
     for class_name, fields in classes_of(schema, version):
         classes[class_name] = _make(class_name, fields, classes, schema, version)
@@ -224,7 +212,9 @@ def _make(
 
 
 @cache
-def _schemas() -> Mapping[str, Json]:
+def _schema_texts() -> Mapping[str, str]:
+    """Return the JSON of each schema by name. Each has a line of the file; a process uses few of them."""
     data = pkgutil.get_data(__name__, "generated/schemas.json")
     assert data is not None
-    return {schema["name"]: schema for schema in json.loads(data)}
+    _, *lines, _ = data.decode().splitlines()
+    return {line.removeprefix(_NAME).partition('"')[0]: line.removesuffix(",") for line in lines}

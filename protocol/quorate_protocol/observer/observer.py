@@ -309,9 +309,9 @@ class Observer:
         download = self._download
         assert download is not None
         data, size_bytes = bytes(partition.unaligned_records), partition.size
-        reported = Position(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        snapshot_id = Position(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         end = download.position + len(data)
-        is_next = reported == download.snapshot_id and partition.position == download.position
+        is_next = snapshot_id == download.snapshot_id and partition.position == download.position
         is_sized = 0 < size_bytes <= _SNAPSHOT_SIZE_BYTES_MAX and download.size_bytes in (
             _UNKNOWN,
             size_bytes,
@@ -319,7 +319,7 @@ class Observer:
         if not is_next or not is_sized or not data or end > size_bytes:
             return self.failed(
                 f"an invalid chunk: {len(data)} bytes at {partition.position} of {size_bytes} "
-                f"of the snapshot of {reported}, instead of {download.position} of that of {download.snapshot_id}"
+                f"of the snapshot of {snapshot_id}, instead of {download.position} of that of {download.snapshot_id}"
             )
         self._succeed()
         events: list[Event] = []

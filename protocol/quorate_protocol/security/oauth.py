@@ -323,7 +323,7 @@ def token_of_response(status: int, body: bytes) -> Token:
     fields = content if isinstance(content, dict) else {}
     if status not in _HTTP_OK:
         is_final = status in _FINAL_STATUSES
-        text = f"the endpoint answers with status {status}{_error_text(fields)}"
+        text = f"the endpoint responds with status {status}{_error_text(fields)}"
         raise TokenError(text, is_final=is_final)
     for name in ("access_token", "id_token"):
         value = fields.get(name)

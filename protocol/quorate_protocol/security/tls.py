@@ -249,10 +249,9 @@ def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> st
         raise SecurityConfigError(
             f"{_named(store)}: {store.prefix}.password is wrong, or it is not a PKCS12 file"
         ) from None
-    certificates = [bag.cert] if bag.cert else []
+    entries = [bag.cert] if bag.cert else []
     pem = "".join(
-        certificate.certificate.public_bytes(Encoding.PEM).decode()
-        for certificate in (*certificates, *bag.additional_certs)
+        entry.certificate.public_bytes(Encoding.PEM).decode() for entry in (*entries, *bag.additional_certs)
     )
     if bag.key is None:
         return pem

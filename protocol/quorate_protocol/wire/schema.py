@@ -7,18 +7,13 @@ Fields of the generated classes have ``kafka_type`` and ``tag`` metadata. This m
 import struct
 import types
 import typing
-import uuid
 from dataclasses import MISSING, Field, fields
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
-from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.field_types import ZEROS
 from quorate_protocol.plain_data import dataclass
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND: Final = timedelta(milliseconds=1)
-UUID_ZERO: Final = uuid.UUID(int=0)
 UUID_ZERO_BYTES: Final = bytes(16)
 
 FIXED_FORMATS: Final = {
@@ -39,20 +34,6 @@ FIXED_FORMATS: Final = {
     "datetime_i64": "q",
 }
 """Types of fixed width -> their ``struct`` format."""
-
-STRING_TYPES: Final = ("string", "bytes", "records")
-
-_IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
-    "bool": False,
-    "float64": 0.0,
-    "uuid": None,
-    "error_code": ErrorCode.none,
-    "timedelta_i32": timedelta(0),
-    "timedelta_i64": timedelta(0),
-    "datetime_i64": EPOCH,
-    "string": "",
-    "bytes": b"",
-}
 
 STRING_SIZE_BYTES_MAX: Final = 0x7FFF
 """The most bytes of a string, compact or not: Kafka neither writes nor reads a longer one (MessageDataGenerator)."""
@@ -120,7 +101,7 @@ def _zero(kafka_type: str | None, nested: EntityClass | None, *, is_array: bool,
     if nested is not None:
         return None if is_nullable else zero_entity(nested)
     assert kafka_type is not None
-    return _IMPLICIT_DEFAULTS.get(kafka_type, 0)
+    return ZEROS[kafka_type]
 
 
 def zero_entity(entity_type: EntityClass) -> Any:
@@ -138,7 +119,8 @@ def implicit_default(field: FieldSchema) -> object:
     return _zero(field.kafka_type, field.struct, is_array=field.is_array, is_nullable=field.is_nullable)
 
 
-def schema_of(entity_type: EntityClass) -> list[FieldSchema]:
+@cache
+def schema_of(entity_type: EntityClass) -> tuple[FieldSchema, ...]:
     """Return the fields of an entity class in wire order."""
     # Kafka keeps this string in the old format, so that any broker can read the header of any version.
     is_header = entity_type.__name__ == "RequestHeader"
@@ -162,7 +144,19 @@ def schema_of(entity_type: EntityClass) -> list[FieldSchema]:
                 is_legacy_string=is_header and field.name == "client_id",
             )
         )
-    return schema
+    return tuple(schema)
+
+
+def field_of(entity_type: EntityClass, name: str) -> FieldSchema:
+    """Return the field of an entity class with this name."""
+    return next(field for field in schema_of(entity_type) if field.name == name)
+
+
+def element_class(entity_type: EntityClass, array: str) -> EntityClass:
+    """Return the class of the structs in an array."""
+    struct_type = field_of(entity_type, array).struct
+    assert struct_type is not None, f"{entity_type.__name__}.{array} is not an array of structs"
+    return struct_type
 
 
 def runs_of(fields: list[FieldSchema]) -> list[list[FieldSchema]]:

@@ -156,15 +156,15 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="announced bytes count as if they were there",
-        file=f"{_SERVER}/connection.py",
+        file=f"{_SERVER}/request_intake.py",
         edits=(
             (
-                "        held_bytes = self._request_bytes + buffered_bytes\n",
-                "        held_bytes = self._request_bytes + max(buffered_bytes, size_bytes)\n",
+                "        held_bytes = self.size_bytes + buffered_bytes\n",
+                "        held_bytes = self.size_bytes + max(buffered_bytes, size_bytes)\n",
             ),
             (
-                "        if self._is_counted or self._request_bytes + held_bytes > UNCOUNTED_REQUEST_BYTES_MAX:\n",
-                "        if True:\n",
+                "self.is_counted or self.size_bytes + buffered_bytes > UNCOUNTED_REQUEST_BYTES_MAX",
+                "True",
             ),
         ),
         harm="connections that announce requests and send nothing hold up all others",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from quorate_controller.raft.messages import Role
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.voters import VoterSet
 from quorate_protocol.records import generated as records
 from quorate_protocol.records.control import KRaftVersionRecord, VotersRecord

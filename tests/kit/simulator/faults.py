@@ -13,7 +13,8 @@ from kit.simulator.foreign import ForeignTransaction
 from kit.simulator.network import LISTENER
 from kit.simulator.wire import Release
 from kit.simulator.world import CLUSTER_ID, PORT
-from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest, Resign
+from quorate_controller.raft.events import Resign
+from quorate_controller.raft.messages import AddRaftVoterRequest, RemoveRaftVoterRequest
 from quorate_controller.raft.model import NO_NODE_ID, Endpoint, ReplicaKey
 from quorate_protocol.kafka.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from quorate_protocol.records.batch import scan_batches

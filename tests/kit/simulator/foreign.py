@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kit.simulator.coverage import Happening
 from quorate_controller.control.api import ControlError, ControlResult
-from quorate_controller.raft.messages import Resign
+from quorate_controller.raft.events import Resign
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import ApiKey
 from quorate_protocol.records.generated import BeginTransactionRecord, ConfigRecord, TopicRecord

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed
+from quorate_controller.raft.events import ConnectionLost, FailureReason, RequestFailed
 
 if TYPE_CHECKING:
     from quorate_controller.node import ControllerNode

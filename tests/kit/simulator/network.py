@@ -12,18 +12,20 @@ from kit.simulator.wire import Exchange
 from quorate_controller.control.api import ControlError
 from quorate_controller.node import ControlRequest, OwnRequestAnswered, OwnRequestFailed
 from quorate_controller.node.events import OWN_REQUEST_TIMEOUT_MS, Caller, Principal, ResponseWithData
-from quorate_controller.raft.messages import (
-    ApiVersionsProbe,
-    ApiVersionsProbeResponse,
+from quorate_controller.raft.events import (
     ConnectionLost,
     Destination,
     FailureReason,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
     RequestFailed,
     RequestReceived,
     ResponseReceived,
+)
+from quorate_controller.raft.messages import (
+    ApiVersionsProbe,
+    ApiVersionsProbeResponse,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
 )
 from quorate_controller.raft.model import VersionRange
 from quorate_controller.server.error_responses import error_response
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
     from kit.simulator.world import Machine, World
     from quorate_controller.node import OwnRequest
-    from quorate_controller.raft.messages import FetchRequest, RaftRequest, RaftResponse, Send
+    from quorate_controller.raft.events import Send
+    from quorate_controller.raft.messages import FetchRequest, RaftRequest, RaftResponse
 
 LISTENER: Final = "CONTROLLER"
 KRAFT_VERSIONS: Final = VersionRange(lowest=0, highest=1)

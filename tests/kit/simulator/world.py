@@ -28,7 +28,7 @@ from kit.simulator.wire import Release
 from kit.simulator.work import Work
 from quorate_controller.driver import Clock
 from quorate_controller.node.assembly import open_node
-from quorate_controller.raft.messages import Role, Shutdown
+from quorate_controller.raft.events import Role, Shutdown
 from quorate_controller.storage.errors import StorageError
 
 if TYPE_CHECKING:

@@ -221,9 +221,7 @@ _NODE: Final[Mapping[str, Mapping[str, Row]]] = {
         "_heartbeats", "_metadata", "_raft", "_registration", "_snapshotter"
     )
     | _set("_listener", "node_id"),
-    "node.metadata.Proposals": _parts(
-        "_applied", "_metadata", "_perform", "_perform_proposal", "_raft", "commit_latency"
-    )
+    "node.metadata.Proposals": _parts("_applied", "_metadata", "_perform", "_raft", "commit_latency")
     | _set("_unix_ms_of")
     | _ends(_proposed="the times of proposals that are not committed"),
     "node.own_requests.RegistrationKeeper": _set("_rng", "identity")

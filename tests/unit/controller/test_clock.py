@@ -13,12 +13,12 @@ from quorate_controller.config import load_config
 from quorate_controller.driver import STEP_MS_MIN, Clock
 from quorate_controller.node.assembly import open_node
 from quorate_controller.node.events import Principal
-from quorate_controller.raft.messages import QuorumDescription
+from quorate_controller.raft.events import QuorumDescription
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
 from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
 from quorate_protocol.records.batch import decode_batches
-from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 from typer.testing import CliRunner
 
 TWO_DAYS_MS = 2 * 24 * 3_600_000

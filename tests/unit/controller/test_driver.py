@@ -21,7 +21,8 @@ from quorate_controller.driver import (
 )
 from quorate_controller.node import ControlRequest, Effects
 from quorate_controller.node.events import ControlResponse, OutgoingRaftResponse, ResponseWithData
-from quorate_controller.raft.messages import Shutdown, VoteResponse
+from quorate_controller.raft.events import Shutdown
+from quorate_controller.raft.messages import VoteResponse
 from quorate_controller.scheduler import REQUESTS_PER_TURN_MAX
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.generated.alter_client_quotas_request import (

@@ -24,7 +24,7 @@ from quorate_controller.raft.roles.follower import Follower
 from quorate_controller.raft.roles.leader import Resigned
 
 if TYPE_CHECKING:
-    from quorate_controller.raft.messages import Destination
+    from quorate_controller.raft.events import Destination
     from quorate_controller.raft.model import ReplicaKey
     from quorate_controller.raft.transitions import ElectingReplica
 

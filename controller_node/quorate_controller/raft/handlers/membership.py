@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from quorate_protocol.errors import ErrorCode, ProtocolError
 
+from quorate_controller.raft.events import Destination
 from quorate_controller.raft.handlers.common import is_other_cluster, leader_request_error, leader_state
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
-    Destination,
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
     UpdateRaftVoterRequest,

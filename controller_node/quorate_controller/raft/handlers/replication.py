@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from quorate_protocol.errors import ErrorCode
 
+from quorate_controller.raft.events import SnapshotChunk
 from quorate_controller.raft.handlers.common import (
     is_other_cluster,
     leader_request_error,
@@ -15,7 +16,6 @@ from quorate_controller.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    SnapshotChunk,
     SnapshotRead,
 )
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, Download

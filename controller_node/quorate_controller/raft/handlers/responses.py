@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from quorate_protocol.errors import ErrorCode
 
+from quorate_controller.raft.events import Destination, FailureReason
 from quorate_controller.raft.handlers import epochs, membership, replication
 from quorate_controller.raft.handlers.common import adopt_leader, endpoints_of_leader
 from quorate_controller.raft.messages import (
@@ -11,9 +12,7 @@ from quorate_controller.raft.messages import (
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
     BeginQuorumEpochRequest,
-    Destination,
     EndQuorumEpochResponse,
-    FailureReason,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,

@@ -6,7 +6,7 @@ from typing import ClassVar
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import peer_requests
-from quorate_controller.raft.messages import Role
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.raft.replica import Replica, RoleState, Transition
 from quorate_controller.raft.voters import VoteTally

@@ -8,6 +8,7 @@ from quorate_protocol.errors import ErrorCode
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.raft import peer_requests
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.log import FetchPosition
 from quorate_controller.raft.messages import (
     HIGH_WATERMARK_UNKNOWN,
@@ -16,7 +17,6 @@ from quorate_controller.raft.messages import (
     FetchResponse,
     ReadRange,
     RemoveRaftVoterResponse,
-    Role,
 )
 from quorate_controller.raft.model import Endpoint, ReplicaKey
 from quorate_controller.raft.peers import NEVER_MS

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.kafka.generated import describe_quorum_request as request
 
-    from quorate_controller.raft.messages import QuorumDescription, ReplicaDescription
+    from quorate_controller.raft.events import QuorumDescription, ReplicaDescription
 
 _NOT_THROTTLED: Final = timedelta()
 

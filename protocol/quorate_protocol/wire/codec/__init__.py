@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from quorate_protocol.errors import MalformedMessage
-from quorate_protocol.wire.schema import EntityClass, FieldSchema, schema_of
+from quorate_protocol.wire.schema import EntityClass, field_of
 
 from .generated_writers import writers_around
 from .native import readers, writers
@@ -74,18 +74,17 @@ def around_elements(entity: object, array: str, count: int) -> tuple[bytearray, 
         what precedes them, their number included, and what follows them.
     """
     entity_type: Any = type(entity)
-    field, write_before, write_after = _writers_around(entity_type, array)
+    write_before, write_after = _writers_around(entity_type, array)
     before, after = bytearray(), bytearray()
     write_before(before, entity)
-    write_count(before, count, field, is_compact=entity_type.__flexible__)
+    write_count(before, count, field_of(entity_type, array), is_compact=entity_type.__flexible__)
     write_after(after, entity)
     return before, after
 
 
 @cache
-def _writers_around(entity_type: EntityClass, array: str) -> tuple[FieldSchema, Writer, Writer]:
-    (field,) = (field for field in schema_of(entity_type) if field.name == array)
-    return field, *writers_around(entity_type, array, writers)
+def _writers_around(entity_type: EntityClass, array: str) -> tuple[Writer, Writer]:
+    return writers_around(entity_type, array, writers)
 
 
 def encode(entity: object) -> bytes:

@@ -87,6 +87,8 @@ class Function(Generic[CodecFunction]):
         self._depth = 0
         self._lines: list[str] = []
         self._values: dict[str, object] = dict(called)
+        self._names: dict[EntityClass, str] = {}
+        """Structs -> the global names of their functions."""
         self.line(f"def {self.name}({parameters}):")
         self._depth = 1
 
@@ -113,6 +115,8 @@ class Function(Generic[CodecFunction]):
 
     def bind_struct(self, struct: EntityClass) -> str:
         """Return the global name of a struct's function, which is there from its first call on."""
+        if struct in self._names:
+            return self._names[struct]
         values, functions = self._values, self._functions
         known = functions.get(struct)
 
@@ -120,7 +124,7 @@ class Function(Generic[CodecFunction]):
             values[name] = function = functions[struct]
             return function(first, second)
 
-        name = self.bind(f"{self._verb}_{struct.__name__}", known or make_and_call)
+        name = self._names[struct] = self.bind(f"{self._verb}_{struct.__name__}", known or make_and_call)
         return name
 
     def constant(self, name: str, value: object) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from quorate_protocol.errors import error_code_of
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.wire.schema import (
     FIXED_FORMATS,
-    MILLISECOND,
     UUID_ZERO_BYTES,
     EntityClass,
     FieldSchema,

@@ -31,9 +31,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.wire.schema import (
     FIXED_FORMATS,
-    MILLISECOND,
     UUID_ZERO_BYTES,
     EntityClass,
     FieldSchema,

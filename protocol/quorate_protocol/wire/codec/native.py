@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from quorate_protocol.errors import error_code_of
-from quorate_protocol.wire.schema import MILLISECOND, EntityClass, FieldSchema, schema_of, size_bytes_min
+from quorate_protocol.kafka.field_types import MILLISECOND
+from quorate_protocol.wire.schema import EntityClass, FieldSchema, schema_of, size_bytes_min
 
 from .functions import CodecFunctions
 from .generated_readers import generated_reader

@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any, Final, Self
 
 from quorate_protocol.errors import MalformedMessage, TooManyElements
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
 from quorate_protocol.wire.schema import (
     ARRAY_ELEMENTS_MAX,
-    EPOCH,
-    MILLISECOND,
     STRING_SIZE_BYTES_MAX,
     TAGGED_FIELDS_MAX,
     FieldSchema,

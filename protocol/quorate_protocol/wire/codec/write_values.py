@@ -6,14 +6,8 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from quorate_protocol.errors import ArrayTooLong, StringTooLong
-from quorate_protocol.wire.schema import (
-    ARRAY_ELEMENTS_MAX,
-    EPOCH,
-    MILLISECOND,
-    STRING_SIZE_BYTES_MAX,
-    EntityClass,
-    FieldSchema,
-)
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
+from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, STRING_SIZE_BYTES_MAX, EntityClass, FieldSchema
 
 Struct = TypeVar("Struct")
 

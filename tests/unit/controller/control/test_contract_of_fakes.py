@@ -11,7 +11,7 @@ from kit.controller_parts import LoneQuorum
 from quorate_controller.control.api import ControlError, QuorumPort
 from quorate_controller.control.broker_loggers import Loggers
 from quorate_controller.node.assembly import _QuorumOf
-from quorate_controller.raft.messages import Persisted, Role
+from quorate_controller.raft.events import Persisted, Role
 from quorate_controller.raft.model import (
     BOOTSTRAP_SNAPSHOT_ID,
     Endpoint,

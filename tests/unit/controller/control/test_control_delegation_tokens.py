@@ -11,6 +11,7 @@ from quorate_controller.control.delegation_tokens import SWEPT_TOKENS_MAX, TIMES
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.security import DelegationToken
 from quorate_protocol.kafka.enums import ConfigResourceType, SecurityProtocol
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
 from quorate_protocol.kafka.generated.create_delegation_token_request import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -22,7 +23,6 @@ from quorate_protocol.kafka.generated.describe_configs_request import (
 from quorate_protocol.kafka.generated.expire_delegation_token_request import ExpireDelegationTokenRequest
 from quorate_protocol.kafka.generated.renew_delegation_token_request import RenewDelegationTokenRequest
 from quorate_protocol.records.generated import DelegationTokenRecord, RemoveDelegationTokenRecord
-from quorate_protocol.wire.schema import EPOCH, MILLISECOND
 
 SECRET = "a secret"
 LIFETIME_MS, RENEWAL_MS, CHECK_MS = 10_000, 4_000, 60_000

@@ -16,6 +16,7 @@ from quorate_protocol.kafka.enums import (
     ScramMechanism,
     bits_of_operations,
 )
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.kafka.generated.create_delegation_token_request import CreateDelegationTokenRequest
 from quorate_protocol.kafka.generated.describe_client_quotas_request import (
     ComponentData,
@@ -44,7 +45,6 @@ from quorate_protocol.records.generated import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from quorate_protocol.wire.schema import MILLISECOND
 
 SECRET: Final = "a secret"
 ALICE: Final = {"principal": "User:alice", "forwarded": True}

@@ -11,7 +11,7 @@ from quorate_controller.control.api import ControlResult
 from quorate_controller.node.consistency import BrokerWaits
 from quorate_controller.node.events import ControlRequest, Requester
 from quorate_controller.node.metadata import Waiter
-from quorate_controller.raft.messages import ConnectionLost
+from quorate_controller.raft.events import ConnectionLost
 from quorate_protocol.image import BrokerRegistration
 from quorate_protocol.records.generated import RegisterBrokerRecord, TopicRecord
 

@@ -19,7 +19,7 @@ from kit.turn_parts import EPOCH, NOW_MS, ScriptedControl, ScriptedDisk, Scripte
 from quorate_controller.control.controller import QuorumController
 from quorate_controller.node.snapshot_turns import BEHIND_MS_MAX, SnapshotTurns
 from quorate_controller.node.snapshotter import SnapshotLoader, Snapshotter
-from quorate_controller.raft.messages import Persisted, Propose, Resign, Role, SnapshotTaken, Tick
+from quorate_controller.raft.events import Persisted, Propose, Resign, Role, SnapshotTaken, Tick
 from quorate_controller.raft.model import (
     BOOTSTRAP_SNAPSHOT_ID,
     Endpoint,

@@ -9,12 +9,7 @@ import pytest
 from quorate_controller.config import ControllerConfig
 from quorate_controller.node import ControllerNode
 from quorate_controller.node.assembly import open_node
-from quorate_controller.raft.messages import (
-    Ready,
-    SnapshotChunk,
-    SnapshotRefused,
-    SnapshotRestored,
-)
+from quorate_controller.raft.events import Ready, SnapshotChunk, SnapshotRefused, SnapshotRestored
 from quorate_controller.raft.model import SnapshotId
 from quorate_controller.storage.errors import CorruptFileError
 from quorate_controller.storage.os_filesystem import OsFileSystem

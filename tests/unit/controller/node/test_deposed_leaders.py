@@ -13,7 +13,7 @@ from quorate_controller.control.api import (
     ControlResult,
     KRaftVersionUpgrade,
 )
-from quorate_controller.raft.messages import Role
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.storage.controller_storage import ControllerStorage
 from quorate_protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from quorate_controller.control.api import RECORDS_PER_BATCH_MAX, ControlError, ControlResult
 from quorate_controller.node.turn import ACTIVATION_PAUSE_MS
-from quorate_controller.raft.messages import Resign, Role
+from quorate_controller.raft.events import Resign, Role
 from quorate_controller.storage.errors import StorageError
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.snapshot import image_to_records

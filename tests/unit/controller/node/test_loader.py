@@ -11,13 +11,8 @@ from quorate_controller.node import ControllerNode
 from quorate_controller.node.assembly import open_node
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
 from quorate_controller.node.snapshotter import LOAD_SLICE_MS
-from quorate_controller.raft.messages import (
-    RequestReceived,
-    Shutdown,
-    Tick,
-    VoteRequest,
-    VoteResponse,
-)
+from quorate_controller.raft.events import RequestReceived, Shutdown, Tick
+from quorate_controller.raft.messages import VoteRequest, VoteResponse
 from quorate_controller.raft.model import ReplicaKey, SnapshotId
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.features import METADATA_VERSION

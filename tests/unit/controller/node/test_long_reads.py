@@ -12,7 +12,7 @@ from quorate_controller.node import ControlRequest
 from quorate_controller.node.events import Requester
 from quorate_controller.node.request_processor import OF_BROKERS, READS, LongRead, LongReads
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
-from quorate_controller.raft.messages import Resign
+from quorate_controller.raft.events import Resign
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.kafka.generated.describe_configs_request import (

@@ -20,7 +20,7 @@ from quorate_controller.control.api import ControlError
 from quorate_controller.control.describe import TOPICS_PER_STEP
 from quorate_controller.node.metadata import MetadataState
 from quorate_controller.node.slices import STEPS_PER_SLICE_MAX
-from quorate_controller.raft.messages import Role, Tick
+from quorate_controller.raft.events import Role, Tick
 from quorate_controller.raft.roles.leader import Leader
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.generated.alter_partition_request import AlterPartitionRequest

@@ -14,26 +14,28 @@ from kit.controller_parts import caller
 from kit.turn_parts import EPOCH, NODE_ID, NOW_MS, ScriptedNodeRequest, ScriptedRequest, TurnBench
 from quorate_controller.control.api import ControlError, ControlResult
 from quorate_controller.node.events import ControlRequest, OwnRequestFailed
-from quorate_controller.raft.messages import (
+from quorate_controller.raft.events import (
     ConnectionLost,
-    FetchResponse,
-    FetchSnapshotResponse,
-    HardState,
     OutgoingResponse,
     Persisted,
     Propose,
-    ReadRange,
     Ready,
     Role,
     RoleChange,
     Shutdown,
     SnapshotChunk,
-    SnapshotRead,
     SnapshotRestored,
     Tick,
+)
+from quorate_controller.raft.messages import (
+    FetchResponse,
+    FetchSnapshotResponse,
+    ReadRange,
+    SnapshotRead,
     VoteResponse,
 )
 from quorate_controller.raft.model import SnapshotId
+from quorate_controller.raft.startup import HardState
 from quorate_controller.storage.errors import StorageError
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.generated.controller_registration_request import ControllerRegistrationRequest

@@ -6,16 +6,11 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from quorate_controller.raft.messages import (
-    BeginQuorumEpochRequest,
+from quorate_controller.raft.events import (
     FailureReason,
-    FetchRequest,
-    FetchResponse,
     Note,
     OutgoingResponse,
     Persisted,
-    RaftRequest,
-    RaftResponse,
     Ready,
     RequestFailed,
     RequestReceived,
@@ -24,6 +19,13 @@ from quorate_controller.raft.messages import (
     Send,
     SnapshotChunk,
     Tick,
+)
+from quorate_controller.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    RaftRequest,
+    RaftResponse,
     VoteResponse,
 )
 from quorate_controller.raft.model import (

@@ -4,15 +4,8 @@ from random import Random
 
 import pytest
 from quorate_controller.raft.effects import Effects
-from quorate_controller.raft.messages import (
-    Destination,
-    FailureReason,
-    FetchRequest,
-    FetchResponse,
-    Role,
-    VoteRequest,
-    VoteResponse,
-)
+from quorate_controller.raft.events import Destination, FailureReason, Role
+from quorate_controller.raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.raft.peers import BACKOFF_JITTER, BACKOFF_MS_MAX, Peers
 from quorate_protocol.errors import ErrorCode

@@ -10,20 +10,13 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from quorate_controller.raft.messages import (
-    AddRaftVoterRequest,
-    ApiVersionsProbe,
-    ApiVersionsProbeResponse,
+from quorate_controller.raft.events import (
     ConnectionLost,
     FailureReason,
-    FetchResponse,
-    FetchSnapshotResponse,
     LogStartMoved,
     Persisted,
     Propose,
-    RaftResponse,
     Ready,
-    RemoveRaftVoterRequest,
     RequestFailed,
     RequestReceived,
     Resign,
@@ -33,6 +26,15 @@ from quorate_controller.raft.messages import (
     SnapshotRestored,
     SnapshotTaken,
     Tick,
+)
+from quorate_controller.raft.messages import (
+    AddRaftVoterRequest,
+    ApiVersionsProbe,
+    ApiVersionsProbeResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RaftResponse,
+    RemoveRaftVoterRequest,
     VoteRequest,
 )
 from quorate_controller.raft.model import SnapshotId, VersionRange

@@ -3,16 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import ConnectionLost, FailureReason, Role, Shutdown
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
-    ConnectionLost,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    FailureReason,
     FetchResponse,
     LeaderEndpoint,
-    Role,
-    Shutdown,
     VoteRequest,
     VoteResponse,
 )

@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
+from quorate_controller.raft.events import LogStartMoved, Role, SnapshotTaken
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     FetchResponse,
-    LogStartMoved,
     RaftRequest,
     RemoveRaftVoterRequest,
-    Role,
-    SnapshotTaken,
     UpdateRaftVoterRequest,
 )
 from quorate_controller.raft.model import SnapshotId, VersionRange

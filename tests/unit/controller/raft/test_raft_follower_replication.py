@@ -3,15 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import FailureReason, Persisted, Role
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    FailureReason,
     FetchRequest,
     FetchResponse,
     LeaderEndpoint,
-    Persisted,
-    Role,
 )
 from quorate_controller.raft.model import Endpoint, OffsetAndEpoch
 from quorate_controller.raft.startup import HardState, LogState

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import FailureReason, Role
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
-    FailureReason,
     FetchRequest,
     FetchResponse,
-    Role,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
     VoteRequest,

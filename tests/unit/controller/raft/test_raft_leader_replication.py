@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import Propose, Resign, Role
 from quorate_controller.raft.handlers.common import UNKNOWN_EPOCH_STEP_MAX
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
@@ -10,10 +11,7 @@ from quorate_controller.raft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
-    Propose,
     ReadRange,
-    Resign,
-    Role,
     VoteRequest,
 )
 from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey

@@ -3,14 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import FailureReason, Role, Send
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
-    FailureReason,
     FetchRequest,
     FetchResponse,
     LeaderEndpoint,
-    Role,
-    Send,
     UpdateRaftVoterRequest,
     VoteRequest,
     VoteResponse,

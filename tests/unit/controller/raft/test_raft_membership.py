@@ -3,18 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import FailureReason, Role, Tick
 from quorate_controller.raft.messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
     ApiVersionsProbe,
     ApiVersionsProbeResponse,
-    FailureReason,
     FetchRequest,
     FetchResponse,
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
-    Role,
-    Tick,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )

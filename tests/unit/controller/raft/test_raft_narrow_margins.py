@@ -4,13 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from quorate_controller.raft.events import Persisted, Propose, Resign, Role
 from quorate_controller.raft.messages import (
-    Persisted,
-    Propose,
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
-    Resign,
-    Role,
     VoteRequest,
     VoteResponse,
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from quorate_controller.raft.messages import FailureReason
+from quorate_controller.raft.events import FailureReason
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.raft.node import WARN_AFTER_MS
 from quorate_controller.raft.voters import VoterSet

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 import quorate_controller.raft as package
-from quorate_controller.raft.handlers.common import leader_state
-from quorate_controller.raft.log import LogMetadata, OffsetHistory
-from quorate_controller.raft.messages import (
-    ApiVersionsProbe,
+from quorate_controller.raft.events import (
     Destination,
     LogStartMoved,
     Propose,
     SnapshotRestored,
     SnapshotTaken,
 )
+from quorate_controller.raft.handlers.common import leader_state
+from quorate_controller.raft.log import LogMetadata, OffsetHistory
+from quorate_controller.raft.messages import ApiVersionsProbe
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, RaftSafetyError, ReplicaKey, SnapshotId
 from quorate_controller.raft.startup import EpochStart, LogState
 from quorate_controller.raft.voters import VoterSet

@@ -3,18 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import (
+    LogStartMoved,
+    Role,
+    SnapshotChunk,
+    SnapshotRefused,
+    SnapshotRestored,
+    SnapshotTaken,
+)
 from quorate_controller.raft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    LogStartMoved,
-    Role,
-    SnapshotChunk,
     SnapshotRead,
-    SnapshotRefused,
-    SnapshotRestored,
-    SnapshotTaken,
 )
 from quorate_controller.raft.model import BOOTSTRAP_SNAPSHOT_ID, SnapshotId
 from quorate_controller.raft.startup import EpochStart, LogState

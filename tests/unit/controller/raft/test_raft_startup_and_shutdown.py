@@ -3,16 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from quorate_controller.raft.events import ConnectionLost, Persisted, Propose, Role, Shutdown, Tick
 from quorate_controller.raft.messages import (
     BeginQuorumEpochRequest,
-    ConnectionLost,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    Persisted,
-    Propose,
-    Role,
-    Shutdown,
-    Tick,
     VoteRequest,
 )
 from quorate_controller.raft.model import RaftSafetyError, ReplicaKey

@@ -2,7 +2,7 @@
 
 import pytest
 import quorate_controller.raft as package
-from quorate_controller.raft.messages import Role
+from quorate_controller.raft.events import Role
 from quorate_controller.raft.model import RaftSafetyError
 from quorate_controller.raft.transitions import TRANSITIONS, EpochStep
 

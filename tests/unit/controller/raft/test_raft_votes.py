@@ -3,13 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from quorate_controller.raft.messages import (
-    EndQuorumEpochRequest,
-    FailureReason,
-    Role,
-    VoteRequest,
-    VoteResponse,
-)
+from quorate_controller.raft.events import FailureReason, Role
+from quorate_controller.raft.messages import EndQuorumEpochRequest, VoteRequest, VoteResponse
 from quorate_controller.raft.model import EPOCH_MAX, ReplicaKey
 from quorate_controller.raft.startup import HardState
 from quorate_protocol.errors import ErrorCode

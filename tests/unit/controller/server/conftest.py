@@ -17,10 +17,10 @@ from kit.waiting import HANG_S
 from quorate_controller.node.events import Caller, ResponseWithData
 from quorate_controller.node.port import FinalizedFeatures
 from quorate_controller.node.status import NodeStatus
-from quorate_controller.raft import messages
+from quorate_controller.raft.events import QuorumDescription
 from quorate_controller.security.authorizer import Authorizer
 from quorate_controller.server import peers
-from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection_memory import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
@@ -47,7 +47,7 @@ class FakeNode:
     turn_age_s: float = 0.1
     decide: Callable[[Any, Caller], Any] | None = None
     respond: Callable[[Any], ResponseWithData] | None = None
-    quorum: messages.QuorumDescription = field(default_factory=messages.QuorumDescription)
+    quorum: QuorumDescription = field(default_factory=QuorumDescription)
     feature_levels: FinalizedFeatures = field(
         default_factory=lambda: FinalizedFeatures(
             levels={"metadata.version": 29},
@@ -88,7 +88,7 @@ class FakeNode:
             await asyncio.wait_for(self.arrived.wait(), HANG_S)
         return [entry[-1] for entry in (*self.controls, *self.rafts)]
 
-    def describe_quorum(self) -> messages.QuorumDescription:
+    def describe_quorum(self) -> QuorumDescription:
         return self.quorum
 
     def features(self) -> FinalizedFeatures:

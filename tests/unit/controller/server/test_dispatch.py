@@ -22,6 +22,7 @@ from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import NotAwaited, ResponseWithData
 from quorate_controller.raft import messages as m
+from quorate_controller.raft.events import QuorumDescription
 from quorate_controller.raft.model import ReplicaKey
 from quorate_controller.server import misrouting
 from quorate_controller.server.response_frames import encode_response_frame
@@ -274,12 +275,12 @@ async def test_an_answer_that_the_version_cannot_carry_closes_the_connection(rig
 
 
 async def test_describe_quorum_is_answered_from_the_description(rig: Any) -> None:
-    rig.node.quorum = m.QuorumDescription(leader_id=1, leader_epoch=2, high_watermark=3)
+    rig.node.quorum = QuorumDescription(leader_id=1, leader_epoch=2, high_watermark=3)
     await rig.listen()
     client = await rig.connect()
     (topic,) = (await client.ask(QUORUM_QUESTION, 2)).topics
     assert (topic.partitions[0].leader_id, topic.partitions[0].high_watermark) == (1, 3)
-    rig.node.quorum = m.QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
+    rig.node.quorum = QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
     (topic,) = (await client.ask(QUORUM_QUESTION, 0)).topics
     assert topic.partitions[0].error_code is ErrorCode.not_leader_or_follower
 

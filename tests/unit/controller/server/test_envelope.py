@@ -13,6 +13,7 @@ from kit.controller_parts import heartbeat
 from quorate_controller.control.api import ControlError
 from quorate_controller.node.events import ResponseWithData
 from quorate_controller.raft import messages as m
+from quorate_controller.raft.events import QuorumDescription
 from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server.connection_memory import ELEMENTS_MAX
 from quorate_controller.server.counters import Limit
@@ -198,7 +199,7 @@ async def test_other_errors_stay_inside(rig: Any) -> None:
 
 
 async def test_describe_quorum_of_a_follower_sends_the_broker_on(rig: Any) -> None:
-    rig.node.quorum = m.QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
+    rig.node.quorum = QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
     question = describe_quorum.DescribeQuorumRequest(
         topics=(
             describe_quorum.TopicData(

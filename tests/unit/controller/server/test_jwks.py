@@ -48,7 +48,7 @@ async def test_new_keys_are_asked_for_when_a_token_names_one(
     """A rotated key works at the client's next attempt, and strangers can't have the endpoint asked all the
     time.
     """
-    monkeypatch.setattr(jwks, "WANTED_INTERVAL_S", 0.01)
+    monkeypatch.setattr(jwks, "REFRESH_INTERVAL_S_MIN", 0.01)
     found = validator(endpoint)
     following = asyncio.create_task(found.follow())
     old = endpoint.issuer.token()
@@ -65,11 +65,11 @@ async def test_new_keys_are_asked_for_when_a_token_names_one(
     for _ in range(20):
         assert not is_valid(found, unknown)
     await until(lambda: len(endpoint.requests) == asked + 2, "another request")
-    assert not found._wanted.is_set()
+    assert not found._is_refresh_due.is_set()
     for _ in range(100):
         assert not is_valid(found, unknown)
-    assert not found._wanted.is_set(), "it was asked for this key a short while ago"
-    monkeypatch.setattr(jwks, "WANTED_INTERVAL_S", 3600.0)
+    assert not found._is_refresh_due.is_set(), "it was asked for this key a short while ago"
+    monkeypatch.setattr(jwks, "REFRESH_INTERVAL_S_MIN", 3600.0)
     for number in range(5 * jwks.UNKNOWN_KEYS_MAX):
         assert not is_valid(found, endpoint.issuer.token(header={"kid": f"other-{number}"}))
         # The endpoint is served by this loop: in this many passes it would be asked.
@@ -91,7 +91,7 @@ async def test_keys_stay_in_use_when_they_cant_be_read(
         await found.refresh()
     assert is_valid(found, token)
     following = asyncio.create_task(found.follow())
-    found._wanted.set()
+    found._is_refresh_due.set()
     await until(lambda: "jwks_refresh_failed" in caplog.text, "the failure is logged")
     endpoint.issuer.keys = {"new": ("ES256", new_key("ES256"))}
     endpoint.status = 200

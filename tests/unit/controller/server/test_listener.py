@@ -11,7 +11,7 @@ import pytest
 from kit.controller_parts import heartbeat, heartbeat_response
 from kit.request_handlers import LargeResponses
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection import ListenerLimits
+from quorate_controller.server.connection_memory import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits
 from quorate_controller.server.counters import Limit
 from quorate_protocol.errors import ErrorCode

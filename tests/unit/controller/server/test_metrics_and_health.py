@@ -158,7 +158,7 @@ async def test_requests_and_errors_are_told_by_api(scraper: Scraper) -> None:
     assert samples["quorate_request_duration_seconds_bucket{CreateTopics,0.01}"] == 1
     assert samples["quorate_request_duration_seconds_bucket{CreateTopics,0.005}"] == 0
     assert samples["quorate_refused_connections_total"] == 4
-    assert samples["quorate_dropped_answers_total"] == 7
+    assert samples["quorate_dropped_responses_total"] == 7
     assert samples["quorate_failed_authentications_total"] == 8
 
 

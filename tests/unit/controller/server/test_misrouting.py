@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from quorate_controller.raft import messages as m
+from quorate_controller.raft.events import Destination, Send
 from quorate_controller.raft.model import OffsetAndEpoch, ReplicaKey
 from quorate_controller.server.misrouting import (
     LEADER_DOUBTS_MIN,
@@ -144,8 +145,8 @@ def test_a_response_makes_doubtful_who_answers(
     request_: Any, node_id: int, response: Any, expected: Misrouting | None
 ) -> None:
     """An address that leads to another node is suspected with the first response."""
-    destination = m.Destination(node_id=node_id, host="h", port=9093)
-    send = m.Send(request_id=1, destination=destination, request=request_, timeout_ms=1)
+    destination = Destination(node_id=node_id, host="h", port=9093)
+    send = Send(request_id=1, destination=destination, request=request_, timeout_ms=1)
     assert of_response(send, response) is expected
 
 

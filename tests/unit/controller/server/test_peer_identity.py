@@ -9,7 +9,7 @@ import pytest
 from kit.peer_connections import FETCH, VOTE_GRANTED, FakePeer, PeerBench, vote
 from kit.waiting import turn_until
 from quorate_controller.raft import messages as m
-from quorate_controller.raft.messages import FailureReason, RequestFailed, ResponseReceived
+from quorate_controller.raft.events import FailureReason, RequestFailed, ResponseReceived
 from quorate_controller.raft.model import VersionRange
 from quorate_controller.server import peers
 from quorate_controller.server.raft_wire import response_to_wire

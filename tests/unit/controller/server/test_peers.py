@@ -8,7 +8,14 @@ from kit.peer_connections import FETCH, VOTE_GRANTED, FakePeer, PeerBench, vote
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.node.events import OwnRequest
 from quorate_controller.raft import messages as m
-from quorate_controller.raft.messages import ConnectionLost, FailureReason, RequestFailed, ResponseReceived
+from quorate_controller.raft.events import (
+    ConnectionLost,
+    Destination,
+    FailureReason,
+    RequestFailed,
+    ResponseReceived,
+    Send,
+)
 from quorate_controller.raft.model import ReplicaKey, VersionRange
 from quorate_controller.server.raft_wire import response_to_wire
 from quorate_protocol.errors import ErrorCode, UnsupportedVersion
@@ -254,7 +261,7 @@ async def test_idle_connections_are_closed_without_a_hint(bench: PeerBench) -> N
 
 def registration(port: int) -> OwnRequest:
     return OwnRequest(
-        destination=m.Destination(node_id=2, host="127.0.0.1", port=port),
+        destination=Destination(node_id=2, host="127.0.0.1", port=port),
         request=ControllerRegistrationRequest(
             controller_id=1, incarnation_id=None, zk_migration_ready=False, listeners=(), features=()
         ),
@@ -294,9 +301,9 @@ async def test_a_peer_without_an_api_of_ours_is_told_from_a_broken_connection(be
 async def test_a_name_that_cannot_be_resolved_is_a_failed_connection(bench: PeerBench) -> None:
     bench.open()
     for number, host in enumerate(("a" * 64 + ".invalid", "..")):
-        destination = m.Destination(node_id=3 + number, host=host, port=9)
+        destination = Destination(node_id=3 + number, host=host, port=9)
         bench.connections.send(
-            m.Send(request_id=number, destination=destination, request=vote(), timeout_ms=HANG_S * 1000)
+            Send(request_id=number, destination=destination, request=vote(), timeout_ms=HANG_S * 1000)
         )
     events = await bench.wait_events(2)
     assert {event.reason for event in events} == {FailureReason.UNREACHABLE}

@@ -12,6 +12,7 @@ import quorate_protocol.kafka.generated.vote_request as vote
 from hypothesis import given
 from hypothesis import strategies as st
 from quorate_controller.raft import messages as m
+from quorate_controller.raft.events import QuorumDescription, ReplicaDescription
 from quorate_controller.raft.model import Endpoint, OffsetAndEpoch, ReplicaKey, VersionRange
 from quorate_controller.server.raft_wire import (
     RefusedMessage,
@@ -378,20 +379,20 @@ METADATA_QUESTION = describe.DescribeQuorumRequest(
 
 
 def test_describe_quorum_tells_replicas_and_voter_endpoints() -> None:
-    voter = m.ReplicaDescription(
+    voter = ReplicaDescription(
         key=ReplicaKey(node_id=1, directory_id=DIRECTORY),
         log_end_offset=12,
         last_fetch_timestamp_ms=1000,
         last_caught_up_timestamp_ms=900,
         endpoints=(Endpoint(listener="CONTROLLER", host="h", port=9093),),
     )
-    observer = m.ReplicaDescription(
+    observer = ReplicaDescription(
         key=ReplicaKey(node_id=7, directory_id=None),
         log_end_offset=3,
         last_fetch_timestamp_ms=-1,
         last_caught_up_timestamp_ms=-1,
     )
-    description = m.QuorumDescription(
+    description = QuorumDescription(
         leader_id=1, leader_epoch=4, high_watermark=11, voters=(voter,), observers=(observer,)
     )
     for version in (0, 1, 2):
@@ -406,7 +407,7 @@ def test_describe_quorum_tells_replicas_and_voter_endpoints() -> None:
 
 
 def test_describe_quorum_errors_stand_on_the_partition() -> None:
-    follower = m.QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
+    follower = QuorumDescription(error_code=ErrorCode.not_leader_or_follower)
     response = describe_quorum_to_wire(METADATA_QUESTION, follower)
     assert response.error_code is ErrorCode.none
     assert response.topics[0].partitions[0].error_code is ErrorCode.not_leader_or_follower

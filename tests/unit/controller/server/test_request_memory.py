@@ -14,7 +14,7 @@ from kit.noted_places import NotedPlace
 from kit.waiting import HANG_S, turn_until
 from quorate_controller.scheduler import ServiceClass
 from quorate_controller.server import connection_memory, listener
-from quorate_controller.server.connection import REQUEST_BYTES_MAX, Exchange, ListenerLimits
+from quorate_controller.server.connection import REQUEST_BYTES_MAX, Exchange
 from quorate_controller.server.connection_memory import (
     ARRIVING_S_MIN,
     CREDIT_S_MAX,
@@ -23,6 +23,7 @@ from quorate_controller.server.connection_memory import (
     RESERVED_BYTES,
     UNCOUNTED_REQUEST_BYTES_MAX,
     Arrival,
+    ListenerLimits,
     RequestMemory,
 )
 from quorate_controller.server.counters import Limit, RequestCounters

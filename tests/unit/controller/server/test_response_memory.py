@@ -12,11 +12,12 @@ from kit.request_handlers import LargeResponses
 from kit.waiting import HANG_S, turn_until, until
 from quorate_controller import scheduler
 from quorate_controller.server import connection_memory
-from quorate_controller.server.connection import REQUESTS_AT_ONCE, Exchange, ListenerLimits
+from quorate_controller.server.connection import REQUESTS_AT_ONCE, Exchange
 from quorate_controller.server.connection_memory import (
     HARD_FACTOR,
     READ_BYTES_MAX,
     SLOW_S_MIN,
+    ListenerLimits,
     ResponseMemory,
 )
 from quorate_controller.server.counters import Limit, RequestCounters
@@ -127,8 +128,11 @@ async def test_little_is_read_at_once(rig: Any) -> None:
     rig.listener.context.handler = type("Silent", (), {"handle": lambda _self, _exchange: None})()
     client = await rig.connect()
     client.writer.write(encode_frame(bytes(1_000)) * 1_000)
-    await turn_until(lambda: any(connection._undispatched for connection in rig.listener.context.connections))
+    await turn_until(
+        lambda: any(connection._intake.waiting for connection in rig.listener.context.connections)
+    )
     await rig.barrier_of_loop()
     (connection,) = rig.listener.context.connections
-    held = sum(map(len, connection._undispatched)) + connection._decoder.buffered_size_bytes
+    intake = connection._intake
+    held = sum(map(len, intake.waiting)) + intake._decoder.buffered_size_bytes
     assert 0 < held <= READ_BYTES_MAX

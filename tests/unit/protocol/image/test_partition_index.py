@@ -53,7 +53,6 @@ def test_unusual_partitions_and_counts(log: Any, make: Any) -> None:
         partitions=2,
         offline_partitions=1,
         preferred_replica_imbalance=2,
-        reassigning_partitions=1,
     )
     log.append(make.change(1, 0, leader=1), make.change(1, 1, leader=2, adding_replicas=()))
     assert not list(image.index.leaderless) + list(image.index.imbalanced) + list(image.index.reassigning)

@@ -165,7 +165,7 @@ async def test_a_keeper_asks_again_when_it_is_time_and_keeps_what_is_valid(endpo
     assert await keeper.fresh() is second
     assert len(endpoint.requests) == asked
     now_s[0] = second.expires_at_s
-    with pytest.raises(TokenError, match="has expired; the endpoint answers with status 503"):
+    with pytest.raises(TokenError, match="has expired; the endpoint responds with status 503"):
         await keeper.fresh()
 
 

@@ -5,6 +5,7 @@ from threading import Barrier, Thread
 from typing import Any
 
 import pytest
+from quorate_protocol.kafka.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from quorate_protocol.records.generated import ClientQuotaRecord, EntityData, NoOpRecord
 from quorate_protocol.wire.codec import decode, encode
 from quorate_protocol.wire.codec.functions import CodecFunctions
@@ -34,6 +35,12 @@ def test_messages_call_the_functions_of_their_structs_directly() -> None:
     functions[ClientQuotaRecord](ENCODED, 0)
     values = functions[ClientQuotaRecord].__globals__  # type: ignore[attr-defined]
     assert values["read_EntityData"] is functions[EntityData]
+
+
+def test_fields_of_the_same_struct_have_one_function() -> None:
+    reader = CodecFunctions(generated_reader)[StreamsGroupHeartbeatRequest]
+    named = [name for name in reader.__globals__ if name.startswith("read_TaskIds")]  # type: ignore[attr-defined]
+    assert named == ["read_TaskIds"]
 
 
 def test_two_threads_may_generate_a_class_at_once() -> None:

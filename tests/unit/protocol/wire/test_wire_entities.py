@@ -21,6 +21,7 @@ from quorate_protocol.errors import (
 from quorate_protocol.kafka.generated.create_delegation_token_response import CreateDelegationTokenResponse
 from quorate_protocol.kafka.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from quorate_protocol.kafka.generated.fetch_request import FetchRequest
+from quorate_protocol.kafka.generated.fetch_snapshot_response import PartitionSnapshot
 from quorate_protocol.kafka.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -46,7 +47,7 @@ from quorate_protocol.wire.codec import (
 from quorate_protocol.wire.codec.functions import CodecFunctions
 from quorate_protocol.wire.codec.generated_readers import generated_reader
 from quorate_protocol.wire.headers import skip_tagged_fields
-from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from quorate_protocol.wire.schema import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX, zero_entity
 
 SET = AlterableConfig(name="c", config_operation=0, value="1")
 TOPIC_ID = uuid.UUID("b5a1c9b6-6f4e-4f0f-8f36-5d3c3f1a2b4c")
@@ -133,6 +134,12 @@ def test_we_agree_with_kio(entity: Any) -> None:
     assert encoded == kio_encode(entity)
     assert decode(type(entity), encoded) == entity
     assert entity_reader(type(entity))(encoded, 0) == (entity, len(encoded))
+
+
+def test_records_without_a_value_are_empty() -> None:
+    snapshot = zero_entity(PartitionSnapshot)
+    assert snapshot.unaligned_records == b""
+    assert decode(PartitionSnapshot, encode(snapshot)) == snapshot
 
 
 def test_entity_in_the_middle_of_data() -> None:
