@@ -21,6 +21,7 @@ class Assignment:
         """`movable` are the partitions that `evenness` may move."""
         brokers = tuple(brokers)
         self.partitions = partitions
+        self.index_of = {partition.partition: index for index, partition in enumerate(partitions)}
         self.movable = tuple(movable)
         self.replicas = [list(partition.assigned) for partition in partitions]
         self.order: dict[int, int] = {}

@@ -133,7 +133,7 @@ class TopicHandler:
         self,
         resource: Entity,
         observed: object,
-        kafka: ObservedKafka,
+        kafka: ObservedKafka,  # noqa: ARG002
         status: Mapping[str, Any],
         *,
         is_deleted: bool,
@@ -142,7 +142,7 @@ class TopicHandler:
         stored = StoredTopic.of_status(status)
         if is_deleted:
             return plan_topic_deletion(_topic(resource), observed, stored)
-        return plan_topic(_topic(resource), observed, kafka, stored=stored)
+        return plan_topic(_topic(resource), observed, stored=stored)
 
     async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
         assert isinstance(change, TopicChange)
