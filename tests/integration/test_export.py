@@ -37,7 +37,7 @@ async def test_what_is_exported_is_what_is_there(shared_cluster: Cluster) -> Non
             next(document for document in documents if document["spec"].get("topicName") == topic), "exported"
         )
         assert isinstance(resource, KafkaTopic)
-        (observed,) = (await observe_topics(admin, [topic])).values()
+        (observed,) = (await observe_topics(admin, [topic], {})).values()
         assert isinstance(observed, ObservedTopic)
         plan = plan_topic(resource, observed)
         assert (tuple(plan.changes), tuple(plan.refusals)) == ((), ())

@@ -27,10 +27,9 @@ from quorate_operator.entities.balance_facts import (
 )
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.gateway.node_clients import admin_address
-from quorate_operator.gateway.replicas import Disks, observe_disks, observed_partitions
+from quorate_operator.gateway.replicas import Disks, brokers_of, observe_disks, observed_partitions
 from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
 from quorate_operator.models.rebalances import KafkaRebalance
-from quorate_operator.placement.cluster import Broker
 
 DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
 """The dynamic defaults of all brokers."""
@@ -52,15 +51,7 @@ async def observe_rebalance(
     under_way = await client.list_partition_reassignments()
     described = await client.describe_cluster(include_fenced_brokers=True)
     rates = await _dynamic(client, [DEFAULTS], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, RATES)
-    brokers = tuple(
-        Broker(
-            broker_id=node.node_id,
-            rack=node.rack,
-            is_in_service=not node.fenced,
-            is_decommissioned=node.node_id in kafka.decommissioned,
-        )
-        for node in described.nodes
-    )
+    brokers = brokers_of(described, kafka.decommissioned)
     is_whole = needs_all(resource, stored, brokers)
     disks = Disks()
     if is_whole:

@@ -21,9 +21,9 @@ from quorate_operator.entities.topics import (
     ObservedTopic,
     ReassignReplicas,
 )
-from quorate_operator.gateway.replicas import observe_disks, observed_partitions
+from quorate_operator.gateway.replicas import Reassignments, brokers_of, observe_disks, observed_partitions
 from quorate_operator.placement.assignment import Assignment
-from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
+from quorate_operator.placement.cluster import ObservedPartition, PartitionId
 from quorate_operator.planning.cluster import Address
 
 TOPICS_PER_REQUEST_MAX = 200
@@ -44,18 +44,9 @@ async def observe_kafka(
     Without `addresses`, a broker's address is known if it advertises one of `servers`.
     """
     described = await client.describe_cluster()
-    brokers = (
-        Broker(
-            broker_id=node.node_id,
-            rack=node.rack,
-            is_in_service=not node.fenced,
-            is_decommissioned=node.node_id in decommissioned,
-        )
-        for node in described.nodes
-    )
     return ObservedKafka(
         cluster_id=described.cluster_id,
-        brokers=tuple(brokers),
+        brokers=brokers_of(described, decommissioned),
         reserved=reserved,
         decommissioned=frozenset(decommissioned),
         addresses=addresses
@@ -68,9 +59,11 @@ async def observe_kafka(
 
 
 async def observe_topics(
-    client: AdminClient, names: Iterable[str]
+    client: AdminClient, names: Iterable[str], under_way: Reassignments
 ) -> Mapping[str, ObservedTopic | ServerError | None]:
     """Return topics by name: None for one that does not exist, the error for one that can't be described.
+
+    `under_way` was listed before.
 
     Raises:
         AdminError: no broker answered.
@@ -78,14 +71,13 @@ async def observe_topics(
     left = iter(dict.fromkeys(names))
     found: dict[str, ObservedTopic | ServerError | None] = {}
     while some := list(islice(left, TOPICS_PER_REQUEST_MAX)):
-        found |= await _observe_some(client, some)
+        found |= await _observe_some(client, some, under_way)
     return found
 
 
 async def _observe_some(
-    client: AdminClient, names: Sequence[str]
+    client: AdminClient, names: Sequence[str], under_way: Reassignments
 ) -> Mapping[str, ObservedTopic | ServerError | None]:
-    reassignments = await client.list_partition_reassignments()
     described = await client.describe_topics(names)
     there = {value.name: value for value in described.values.values()}
     found: dict[str, ObservedTopic | ServerError | None] = {
@@ -99,7 +91,7 @@ async def _observe_some(
         if resource in configs.errors:
             found[name] = _error_or_missing(configs.errors[resource])
             continue
-        partitions = observed_partitions([there[name]], reassignments, {})
+        partitions = observed_partitions([there[name]], under_way, {})
         found[name] = ObservedTopic(
             topic_id=there[name].topic_id,
             partitions={key.number: partition for key, partition in partitions.items()},
@@ -113,21 +105,23 @@ async def _observe_some(
 
 
 async def observe_assignment(
-    client: AdminClient, topics: Iterable[ObservedTopic], kafka: ObservedKafka
+    client: AdminClient, topics: Iterable[ObservedTopic], kafka: ObservedKafka, under_way: Reassignments
 ) -> Assignment:
     """Return the assignment in which replication factors of topics are changed, with the room of brokers.
+
+    Brokers are compared by all their replicas if each one that may get more describes its directories, else by those
+    of the known partitions.
 
     Raises:
         AdminError: no broker answered.
     """
-    reassignments = await client.list_partition_reassignments()
     disks = await observe_disks(client, kafka)
     partitions = {
         partition.partition: replace(partition, size_bytes=disks.sizes.get(partition.partition))
         for topic in topics
         for partition in topic.partitions.values()
     }
-    for key, moves in reassignments.items():
+    for key, moves in under_way.items():
         other = PartitionId(key.topic, key.partition)
         if other not in partitions:
             partitions[other] = ObservedPartition(
@@ -138,10 +132,9 @@ async def observe_assignment(
                 removing=moves.removing_replicas,
                 size_bytes=disks.sizes.get(other),
             )
-    brokers = (
-        replace(disks.with_room(broker), replicas=disks.replicas.get(broker.broker_id))
-        for broker in kafka.brokers
-    )
+    brokers = tuple(map(disks.with_room, kafka.brokers))
+    if all(broker.broker_id in disks.directories for broker in brokers if broker.takes_replicas):
+        brokers = tuple(replace(broker, replicas=disks.replicas.get(broker.broker_id)) for broker in brokers)
     return Assignment(brokers, tuple(partitions.values()))
 
 

@@ -117,7 +117,8 @@ class TopicHandler:
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, ObservedTopic | ServerError | None]:
         resources = [_topic(item.resource) for item in seen]
-        found = dict(await observe_topics(client, (resource.topic_name for resource in resources)))
+        under_way = await client.list_partition_reassignments()
+        found = dict(await observe_topics(client, (resource.topic_name for resource in resources), under_way))
         topics = {name: topic for name, topic in found.items() if isinstance(topic, ObservedTopic)}
         if any(
             not has_factor(resource.spec.replication_factor, partition)
@@ -125,7 +126,7 @@ class TopicHandler:
             if resource.topic_name in topics
             for partition in topics[resource.topic_name].partitions.values()
         ):
-            assignment = await observe_assignment(client, topics.values(), kafka)
+            assignment = await observe_assignment(client, topics.values(), kafka, under_way)
             found |= {name: replace(topic, assignment=assignment) for name, topic in topics.items()}
         return {uid_of(resource): found[resource.topic_name] for resource in resources}
 
