@@ -12,13 +12,13 @@ from quorate_protocol.uuids import uuid_to_text
 from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.placement.assignment import Assignment
-from quorate_operator.placement.cluster import FREE_SHARE_MIN, ObservedPartition
+from quorate_operator.placement.cluster import ObservedPartition
 from quorate_operator.placement.goals import change_factor
-from quorate_operator.planning.steps import Refusal, format_bytes
+from quorate_operator.planning.space import refuse_without_room
+from quorate_operator.planning.steps import Refusal
 
 CANT_SHRINK = "PartitionsCantShrink"
 TOO_FEW_BROKERS = "TooFewBrokers"
-TOO_LITTLE_SPACE = "TooLittleSpace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,16 +246,11 @@ def plan_factor(factor: int | None, observed: ObservedTopic) -> FactorPlan:
 def _refusal(factor: int, assignment: Assignment, index: int) -> Refusal:
     """Return why a partition gets no more replicas."""
     partition = assignment.partitions[index]
-    others = [target for target in assignment.targets if target not in partition.replicas]
-    full = [target for target in others if not assignment.has_room(index, target)]
     label = f"spec.replicationFactor: {factor}: partition {partition.partition.number}"
-    if full:
-        message = (
-            f"{label} ({format_bytes(assignment.size(index))}) gets no other replica: broker(s) "
-            f"{', '.join(map(str, full))} would keep less than {FREE_SHARE_MIN:.0%} of a disk free; "
-            "add brokers or space, or delete data"
-        )
-        return Refusal(code=TOO_LITTLE_SPACE, message=message)
+    full = refuse_without_room(assignment, index, label, "gets no other replica")
+    if full is not None:
+        return full
+    others = [target for target in assignment.targets if target not in partition.replicas]
     possible = sorted((*partition.replicas, *others))
     message = (
         f"{label} could have {len(possible)} replicas, on brokers {', '.join(map(str, possible))}; no other broker "

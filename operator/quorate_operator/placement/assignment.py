@@ -68,6 +68,14 @@ class Assignment:
         room = self._room.get(target)
         return room is None or target in self.partitions[index].replicas or room >= self.size(index)
 
+    def without_room(self, index: int) -> list[int]:
+        """Return the brokers that could get a replica of the partition, except that a disk of theirs is too full."""
+        return [
+            target
+            for target in self.targets
+            if target not in self.replicas[index] and not self.has_room(index, target)
+        ]
+
     def may_move(self, index: int, source: int, target: int) -> bool:
         """Whether the move is possible and leaves no more replicas in one rack."""
         return self.has_room(index, target) and self.crowd_change(index, source, target) <= 0

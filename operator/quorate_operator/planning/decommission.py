@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from quorate_operator.placement.assignment import Assignment
-from quorate_operator.placement.cluster import FREE_SHARE_MIN, Broker, ObservedPartition
+from quorate_operator.placement.cluster import Broker, ObservedPartition
 from quorate_operator.placement.goals import remove_brokers
 from quorate_operator.planning.addresses import has_publications
 from quorate_operator.planning.cluster import (
@@ -29,6 +29,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.liveness import restart_backoff_ms
+from quorate_operator.planning.space import refuse_without_room
 from quorate_operator.planning.steps import (
     Action,
     DeleteVolume,
@@ -238,7 +239,7 @@ class _Drain:
                 reason = f"{_label(node_id)} leaves: {len(targets)} of its partitions move to others"
                 self.steps.append(ReassignPartitions(node_id=node_id, targets=targets, reason=reason))
             if stuck:
-                self._explain(node_id, partitions[stuck[0]], assignment)
+                self._explain(node_id, stuck[0], assignment)
             self.waits.append(self._progress(node_id))
 
     def _brokers(self) -> Iterator[Broker]:
@@ -261,17 +262,12 @@ class _Drain:
                 replicas=load.replicas,
             )
 
-    def _explain(self, node_id: int, partition: ObservedPartition, assignment: Assignment) -> None:
+    def _explain(self, node_id: int, index: int, assignment: Assignment) -> None:
         """Refuse, or wait, for a partition that can't move."""
-        name = f"{partition.partition.topic}-{partition.partition.number}"
-        others = [target for target in assignment.targets if target not in partition.assigned]
-        if others:
-            refusal = Refusal(
-                code="TooLittleSpace",
-                message=f"{name} ({format_bytes(partition.size_bytes or 0)}) can't leave {_label(node_id)}: "
-                f"broker(s) {', '.join(map(str, others))} would keep less than {FREE_SHARE_MIN:.0%} of a disk free; "
-                "add brokers or space, or delete data",
-            )
+        partition = assignment.partitions[index].partition
+        name = f"{partition.topic}-{partition.number}"
+        refusal = refuse_without_room(assignment, index, name, f"can't leave {_label(node_id)}")
+        if refusal is not None:
             self._refused(node_id, refusal)
             return
         staying = len(self.desired.of_role(Role.BROKER))

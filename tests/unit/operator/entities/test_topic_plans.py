@@ -10,7 +10,6 @@ from quorate_operator.entities.topics import (
     CANT_SHRINK,
     NOTHING_STORED,
     TOO_FEW_BROKERS,
-    TOO_LITTLE_SPACE,
     AlterConfig,
     CreateTopic,
     DeleteTopic,
@@ -33,6 +32,7 @@ from quorate_operator.placement.cluster import (
     ObservedPartition,
     PartitionId,
 )
+from quorate_operator.planning.space import TOO_LITTLE_SPACE
 from quorate_protocol.uuids import uuid_to_text
 
 ID = uuid.UUID(int=7)
