@@ -216,7 +216,9 @@ class _Removal:
         directories = kafka.directories.get(self.node.node_id) if kafka is not None else None
         if kafka is None or directories is None or self.seen.state is not NodeState.READY:
             volume_ids = ", ".join(map(str, leaving))
-            self._wait(f"{self.node.label} to be in service, so that its volume(s) {volume_ids} can be emptied")
+            self._wait(
+                f"{self.node.label} to be in service, so that its volume(s) {volume_ids} can be emptied"
+            )
             return
         level = kafka.features.get(METADATA_VERSION, 0)
         if level < CORDONED_DIRECTORIES_SINCE:
