@@ -157,8 +157,7 @@ async def change_topic(client: AdminClient, change: TopicChange) -> None:
                 replication_factor=-1 if change.replication_factor is None else change.replication_factor,
                 configs=change.config,
             )
-            made = await client.create_topics([new])
-            _raise_unless(made.errors.values(), ErrorCode.topic_already_exists)
+            (await client.create_topics([new])).raise_any({ErrorCode.topic_already_exists})
         case AddPartitions():
             more = {change.topic: NewPartitions(total_count=change.count)}
             (await client.create_partitions(more)).raise_any()
@@ -174,10 +173,4 @@ async def change_topic(client: AdminClient, change: TopicChange) -> None:
             (await client.alter_partition_reassignments(replicas)).raise_any()
         case DeleteTopic():
             key = change.topic if change.topic_id is None else change.topic_id
-            _raise_unless((await client.delete_topics([key])).errors.values(), *_MISSING)
-
-
-def _raise_unless(errors: Iterable[ServerError], *codes: ErrorCode) -> None:
-    for error in errors:
-        if error.error_code not in codes:
-            raise error
+            (await client.delete_topics([key])).raise_any(_MISSING)

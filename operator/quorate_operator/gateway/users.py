@@ -51,9 +51,7 @@ async def observe_users(
         AdminError: no broker answered, or a request was refused.
     """
     described = await client.describe_user_scram_credentials(users or ())
-    for error in described.errors.values():
-        if error.error_code is not ErrorCode.resource_not_found:
-            raise error
+    described.raise_any({ErrorCode.resource_not_found})
     strict = ClientQuotaFilter.contains_only([ClientQuotaFilterComponent(entity_type=USER)])
     quotas = await client.describe_client_quotas(strict)
     return UsersFacts(
@@ -103,16 +101,14 @@ async def change_user(client: AdminClient, change: UserChange) -> None:
             # One request for each: a request for several is refused as a whole if one of them is gone already.
             for mechanism in change.mechanisms:
                 deletion = UserScramCredentialDeletion(user=change.user, mechanism=_mechanism(mechanism))
-                results = await client.alter_user_scram_credentials([deletion])
-                for error in results.errors.values():
-                    if error.error_code is not ErrorCode.resource_not_found:
-                        raise error
+                deleted = await client.alter_user_scram_credentials([deletion])
+                deleted.raise_any({ErrorCode.resource_not_found})
         case AddAcls():
             (await client.create_acls(change.bindings)).raise_any()
         case RemoveAcls():
-            deleted = await client.delete_acls(map(AclBindingFilter.of, change.bindings))
-            deleted.raise_any()
-            for matches in deleted.values.values():
+            removed = await client.delete_acls(map(AclBindingFilter.of, change.bindings))
+            removed.raise_any()
+            for matches in removed.values.values():
                 for match in matches:
                     if match.error is not None:
                         raise match.error
