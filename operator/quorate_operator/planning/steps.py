@@ -219,7 +219,7 @@ class CordonDirectories(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveReplicas(_NodeStep):
+class MoveBetweenDirectories(_NodeStep):
     """Move replicas of a running broker to other log directories of it (KIP-113), by path."""
 
     targets: Mapping[PartitionId, str]
@@ -236,7 +236,7 @@ KafkaAction = (
     | ElectPreferredLeaders
     | SetLogLevels
     | CordonDirectories
-    | MoveReplicas
+    | MoveBetweenDirectories
 )
 
 

@@ -40,7 +40,7 @@ from quorate_operator.planning.steps import (
     CreateVolume,
     DeleteVolume,
     GrowVolume,
-    MoveReplicas,
+    MoveBetweenDirectories,
     Part,
     Refusal,
     ReleaseVolume,
@@ -236,7 +236,7 @@ class _Removal:
         )
         if targets:
             reason = f"{len(targets)} replica(s) leave volumes that are removed from storage.volumes"
-            self.due.append(MoveReplicas(node_id=self.node.node_id, targets=targets, reason=reason))
+            self.due.append(MoveBetweenDirectories(node_id=self.node.node_id, targets=targets, reason=reason))
         for volume_id, volume in used_now.items():
             self._plan_directory(volume_id, directories.get(volume.directory))
         if without_room is not None:
