@@ -105,18 +105,6 @@ def test_moves_under_way_are_waited_for() -> None:
     assert "volume 1 of broker-0 to be emptied: 50 replica(s) left" in situation.waits()
 
 
-def test_unknown_space_is_judged_by_what_directories_hold() -> None:
-    """Brokers that don't report free space are emptied, too."""
-    directories = {
-        FIRST: ObservedDirectory(replicas=replicas(5, topic="other")),
-        SECOND: ObservedDirectory(is_cordoned=True, replicas=replicas(1)),
-        THIRD: ObservedDirectory(replicas=replicas(4, topic="another")),
-    }
-    (step,) = removing(directories, cordoned={0: (SECOND,)}).due()
-    assert isinstance(step, MoveBetweenDirectories)
-    assert set(step.targets.values()) == {THIRD}
-
-
 def test_a_replica_that_fits_nowhere_is_told() -> None:
     """A person reads what is in the way, and the rest moves."""
     situation = removing(described(replicas=replicas(200 * GIB, GIB)), cordoned={0: (SECOND,)})
