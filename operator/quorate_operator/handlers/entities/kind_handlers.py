@@ -58,8 +58,6 @@ SECRETS_AT_A_TIME_MAX = 16
 THE_BALANCE = "the balance"
 _NAME_OF_CERTIFICATE = "cert-manager.io/certificate-name"
 """The annotation of a Secret with the name of the Certificate that it belongs to."""
-_UNKNOWN_KIND = (403, 404)
-"""Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
 PASSWORD_SIZE_BYTES = 32
 """The number of random bytes in a password, which has 43 characters."""
 
@@ -214,7 +212,7 @@ class UserHandler:
                     await self._api.list(CERTIFICATE, _namespace(user))
                     return None
             except ApiError as error:
-                if error.status not in _UNKNOWN_KIND:
+                if not error.is_of_unknown_kind:
                     raise
                 is_unknown = f"this Kubernetes has no {CERTIFICATE.api_version} {CERTIFICATE.name}"
                 return ObservedCertificate(unusable=is_unknown if error.is_missing else str(error))

@@ -30,7 +30,6 @@ from quorate_operator.runtime.kubernetes.observation import (
 SECRET_AGE_S_MAX = 30.0
 FAULTY_SECRET_AGE_S_MAX = 5.0
 """The same for a Secret that nodes wait for."""
-_FORBIDDEN = 403
 
 
 class FactsSource:
@@ -116,7 +115,7 @@ class FactsSource:
         try:
             return await self._api.get(SECRET, self._objects.namespace, name)
         except ApiError as error:
-            if error.status != _FORBIDDEN:
+            if not error.is_forbidden:
                 raise
             self._unreadable.add(name)
             return None

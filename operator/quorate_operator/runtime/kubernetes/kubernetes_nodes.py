@@ -19,7 +19,6 @@ from quorate_operator.runtime.kubernetes.observation import (
 )
 
 AGE_S_MAX = 10.0
-_FORBIDDEN = 403
 
 
 class NodesForbiddenError(Exception):
@@ -59,7 +58,7 @@ class KubernetesNodes:
             try:
                 node = await self._api.get(NODE, None, name)
             except ApiError as error:
-                if error.status != _FORBIDDEN:
+                if not error.is_forbidden:
                     raise
                 node = NodesForbiddenError(str(error))
             self._found[name] = now, node
