@@ -45,10 +45,10 @@ from quorate_operator.planning.steps import (
     WaitFor,
     WithdrawAddress,
     format_bytes,
+    some_of,
     wait_for,
 )
 
-_TOPICS_NAMED_MAX = 5
 _label = Role.BROKER.label
 
 
@@ -168,7 +168,7 @@ class _Drain:
             return
         if seen.state is NodeState.ABSENT:
             if alone:
-                what = _some(sorted({partition.partition.topic for partition in alone}))
+                what = some_of(sorted({partition.partition.topic for partition in alone}))
                 self._refused(
                     node_id,
                     Refusal(
@@ -213,7 +213,7 @@ class _Drain:
             Refusal(
                 code="TooFewBrokers",
                 message=f"{_label(node_id)} can't leave: {staying} broker(s) stay, and topics have more replicas: "
-                f"{_some(sorted(too_wide))}; keep more brokers, lower their replication factors or delete them",
+                f"{some_of(sorted(too_wide))}; keep more brokers, lower their replication factors or delete them",
             ),
         )
         return True
@@ -298,7 +298,7 @@ class _Drain:
         moves = any(isinstance(step, ReassignPartitions) and step.node_id in held for step in self.steps)
         if moves or any(node_id in partition.removing for node_id, own in held.items() for partition in own):
             return
-        holders = _some(
+        holders = some_of(
             [f"{_label(node_id)} holds {len(own)} replica(s)" for node_id, own in held.items() if own]
         )
         message = (
@@ -340,12 +340,6 @@ def _ways_out(desired: DesiredCluster, pool: str) -> str:
         f"or set storage.onDeletion of {pool} to Retain, which stops its brokers and keeps their volumes and "
         f"registrations; or delete KafkaController {desired.name} as well, and with it the whole cluster"
     )
-
-
-def _some(names: list[str]) -> str:
-    """Return some of the names, and the number of the others."""
-    more = len(names) - _TOPICS_NAMED_MAX
-    return ", ".join(names[:_TOPICS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def with_pool_removal(plan: Plan, removed: Mapping[int, ObservedNode]) -> Plan:
