@@ -240,7 +240,7 @@ class _Pass:
     # Proposals
 
     def begin(self) -> EntityPlan:
-        """Proposes, waits for approval, or begins the next slice."""
+        """Propose, wait for approval, or begin the next slice."""
         proposal = self.stored.proposal
         is_void = proposal is None or _is_void(self.resource, proposal, self.observed.brokers)
         if is_void or proposal is None:

@@ -140,7 +140,7 @@ class FaultGuard:
         self._faults_in_a_row = 0
 
     async def run(self, reconcile: Callable[[], Awaitable[None]]) -> None:
-        """Repeats `reconcile` until it is cancelled."""
+        """Repeat `reconcile` until it is cancelled."""
         try:
             while True:
                 try:

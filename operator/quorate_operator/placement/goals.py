@@ -41,8 +41,8 @@ def remove_brokers(
 def change_factor(assignment: Assignment, factor: int, indexes: Iterable[int]) -> list[int]:
     """Give partitions `factor` replicas, within the limit in flight. Returns those for which no broker has room.
 
-    Replicas that can stay keep their order. A partition keeps a replica that is in sync. One that gets fewer replicas
-    copies nothing.
+    Replicas that can stay keep their order. A partition keeps a replica that is in sync. A smaller factor copies
+    nothing.
     """
     short = []
     for index in indexes:

@@ -167,7 +167,7 @@ class EntityGroup:
             await self._cleared.wait()
 
     async def run(self) -> None:
-        """Reconciles due resources until it is cancelled."""
+        """Reconcile due resources until it is cancelled."""
         try:
             await self._guard.run(self._next_pass)
         finally:
@@ -206,7 +206,7 @@ class EntityGroup:
     # One pass
 
     async def reconcile(self) -> None:
-        """Observes the due resources once, makes the changes, and reports."""
+        """Observe the due resources once, make the changes, and report."""
         now_ms = self._now_ms()
         due = [
             member for member in self._members.values() if member.due_ms <= now_ms and not member.is_cleared
@@ -243,7 +243,7 @@ class EntityGroup:
         try:
             kafka = await observe_kafka(
                 client,
-                decommissioned=target.leaving,
+                decommissioned=target.decommissioned,
                 reserved=target.reserved,
                 addresses=target.addresses,
                 servers=target.config.bootstrap_servers,

@@ -55,16 +55,16 @@ class TargetKey(NamedTuple):
 class Target:
     """How to reach a cluster, or why it can't be reached now.
 
-    `is_gone`: the cluster does not exist any more, so there is nothing to delete in it. `leaving` are brokers that
-    get no replicas. `reserved` are principals that no resource may manage: super users, and logins of nodes and of
-    the operator.
+    `is_gone`: the cluster does not exist any more, so there is nothing to delete in it. `decommissioned` are brokers
+    that get no replicas. `reserved` are principals that no resource may manage: super users, and logins of nodes and
+    of the operator.
     """
 
     config: AdminConfig | None = None
     failure: Failure | None = None
     is_gone: bool = False
     is_paused: bool = False
-    leaving: frozenset[int] = frozenset()
+    decommissioned: frozenset[int] = frozenset()
     reserved: frozenset[str] = frozenset()
     addresses: Mapping[int, NodeAddress] = field(default_factory=dict)
     """The addresses of single brokers by broker id, as far as they are known."""
@@ -146,7 +146,7 @@ class Targets:
         return Target(
             config=config,
             is_paused=is_paused(quorum),
-            leaving=self._leaving(key),
+            decommissioned=self._decommissioned(key),
             reserved=self._reserved(key, quorum),
             addresses=addresses,
         )
@@ -162,7 +162,7 @@ class Targets:
         )
         return frozenset((*super_users, *(f"User:{login}" for login in logins)))
 
-    def _leaving(self, key: ClusterKey) -> frozenset[int]:
+    def _decommissioned(self, key: ClusterKey) -> frozenset[int]:
         resources = self._store.of_cluster(key)
         named = (
             node_id for body in resources.pools.values() for node_id in body["spec"].get("decommission", ())

@@ -96,7 +96,7 @@ class FactsSource:
         return {name: found for name, (_, found) in self._secrets.items() if found is not None}
 
     async def refresh_secrets(self, manifests: Manifests) -> None:
-        """Read the Secrets that listeners name, if they were read half a minute ago. Raises ApiError."""
+        """Read the Secrets that listeners name, except for those read within half a minute. Raises ApiError."""
         namespace, found = self._objects.namespace, self.secrets()
         uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
         faulty = {use.name for use in uses if use.fault(found, namespace) is not None}

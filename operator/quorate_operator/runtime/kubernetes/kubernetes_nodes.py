@@ -75,7 +75,7 @@ def _label(node: Object | None, key: str) -> str | None:
 async def set_racks(
     objects: ClusterObjects, kubernetes_nodes: KubernetesNodes, context: Context, nodes: Iterable[NodeObjects]
 ) -> Mapping[int, str]:
-    """Annotates the pods that wait for their rack; returns why others keep waiting, by node id.
+    """Annotate the pods that wait for their rack; return why others keep waiting, by node id.
 
     A rack that was set stays, because the broker has registered with it. Raises ApiError.
     """

@@ -129,7 +129,7 @@ class ClusterObjects:
         self._cache.remove(item)
 
     async def run_to_end(self, body: Object) -> Object:
-        """Run the pod of a task, delete it, and returns it as it ended. Raises StepError.
+        """Run the pod of a task, delete it, and return it as it ended. Raises StepError.
 
         A running pod of an operator that was killed is waited for. The result of an ended pod may be old, so its task
         runs again.
