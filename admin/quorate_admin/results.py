@@ -26,6 +26,11 @@ class Results(Generic[K, V]):
             raise error
         return self.values[key]
 
+    def error_of(self, key: K, ignored: Container[ErrorCode] = ()) -> ServerError | None:
+        """Return the error of a key, None without one or with a code that is `ignored`."""
+        error = self.errors.get(key)
+        return None if error is None or error.error_code in ignored else error
+
     def raise_any(self, ignored: Container[ErrorCode] = ()) -> None:
         """Raise the first error whose code is not `ignored`, if there is one."""
         for error in self.errors.values():

@@ -21,6 +21,7 @@ from quorate_operator.entities.topics import (
     ObservedTopic,
     ReassignReplicas,
 )
+from quorate_operator.gateway.batches import Errors, Request, first_error, make_changes
 from quorate_operator.gateway.replicas import Reassignments, brokers_of, observe_disks, observed_partitions
 from quorate_operator.placement.assignment import Assignment
 from quorate_operator.placement.cluster import ObservedPartition, PartitionId
@@ -142,35 +143,69 @@ def _error_or_missing(error: ServerError) -> ServerError | None:
     return None if error.error_code in _MISSING else error
 
 
-async def change_topic(client: AdminClient, change: TopicChange) -> None:
-    """Make one change; one that was made already is no error.
+async def change_topics(client: AdminClient, changes: Sequence[TopicChange]) -> Errors:
+    """Make changes of different topics; one that was made already is no error."""
+    return await make_changes(client, changes, _REQUESTS)
 
-    Raises:
-        ServerError: it was refused.
-        AdminError: no broker answered.
-    """
-    match change:
-        case CreateTopic():
-            new = NewTopic(
-                name=change.topic,
-                partitions=-1 if change.partitions is None else change.partitions,
-                replication_factor=-1 if change.replication_factor is None else change.replication_factor,
-                configs=change.config,
-            )
-            (await client.create_topics([new])).raise_any({ErrorCode.topic_already_exists})
-        case AddPartitions():
-            more = {change.topic: NewPartitions(total_count=change.count)}
-            (await client.create_partitions(more)).raise_any()
-        case AlterConfig():
-            resource = ConfigResource(ConfigResourceType.TOPIC, change.topic)
-            operations = [AlterConfigOp(name=name, value=value) for name, value in change.values.items()]
-            operations += [AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in change.resets]
-            (await client.incremental_alter_configs({resource: operations})).raise_any()
-        case ReassignReplicas():
-            replicas = {
-                TopicPartition(change.topic, number): brokers for number, brokers in change.replicas.items()
-            }
-            (await client.alter_partition_reassignments(replicas)).raise_any()
-        case DeleteTopic():
-            key = change.topic if change.topic_id is None else change.topic_id
-            (await client.delete_topics([key])).raise_any(_MISSING)
+
+async def _create(client: AdminClient, changes: Sequence[CreateTopic]) -> Errors:
+    new = [
+        NewTopic(
+            name=change.topic,
+            partitions=-1 if change.partitions is None else change.partitions,
+            replication_factor=-1 if change.replication_factor is None else change.replication_factor,
+            configs=change.config,
+        )
+        for change in changes
+    ]
+    created = await client.create_topics(new)
+    return [created.error_of(change.topic, {ErrorCode.topic_already_exists}) for change in changes]
+
+
+async def _add_partitions(client: AdminClient, changes: Sequence[AddPartitions]) -> Errors:
+    counts = {change.topic: NewPartitions(total_count=change.count) for change in changes}
+    added = await client.create_partitions(counts)
+    return [added.error_of(change.topic) for change in changes]
+
+
+async def _alter_configs(client: AdminClient, changes: Sequence[AlterConfig]) -> Errors:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, change.topic) for change in changes]
+    altered = await client.incremental_alter_configs(
+        {resource: _operations(change) for resource, change in zip(resources, changes, strict=True)}
+    )
+    return [altered.error_of(resource) for resource in resources]
+
+
+def _operations(change: AlterConfig) -> list[AlterConfigOp]:
+    return [
+        *(AlterConfigOp(name=name, value=value) for name, value in change.values.items()),
+        *(AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in change.resets),
+    ]
+
+
+async def _reassign(client: AdminClient, changes: Sequence[ReassignReplicas]) -> Errors:
+    replicas = {
+        TopicPartition(change.topic, number): brokers
+        for change in changes
+        for number, brokers in change.replicas.items()
+    }
+    reassigned = await client.alter_partition_reassignments(replicas)
+    return [
+        first_error(reassigned.error_of(TopicPartition(change.topic, number)) for number in change.replicas)
+        for change in changes
+    ]
+
+
+async def _delete(client: AdminClient, changes: Sequence[DeleteTopic]) -> Errors:
+    keys = [change.topic if change.topic_id is None else change.topic_id for change in changes]
+    deleted = await client.delete_topics(keys)
+    return [deleted.error_of(key, _MISSING) for key in keys]
+
+
+_REQUESTS = {
+    CreateTopic: Request(_create, lambda change: change.partitions or 1),
+    AddPartitions: Request(_add_partitions, lambda change: change.count - change.present),
+    AlterConfig: Request(_alter_configs),
+    ReassignReplicas: Request(_reassign, lambda change: len(change.replicas)),
+    DeleteTopic: Request(_delete),
+}

@@ -4,10 +4,10 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from quorate_admin.client import AdminClient
-from quorate_admin.errors import ServerError
+from quorate_admin.errors import AdminError, ServerError
 from quorate_protocol.security.jaas import format_jaas
 
 from quorate_operator.entities.balance import plan_rebalancing
@@ -32,8 +32,8 @@ from quorate_operator.entities.users import (
     plan_user_deletion,
 )
 from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
-from quorate_operator.gateway.topics import TopicChange, change_topic, observe_assignment, observe_topics
-from quorate_operator.gateway.users import UserChange, change_user, observe_users
+from quorate_operator.gateway.topics import TopicChange, change_topics, observe_assignment, observe_topics
+from quorate_operator.gateway.users import UserChange, change_users, observe_users
 from quorate_operator.models.entities import PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
@@ -55,6 +55,7 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 
 SECRETS_AT_A_TIME_MAX = 16
+"""How many Secrets and Certificates of users are read or written at the same time."""
 THE_BALANCE = "the balance"
 _NAME_OF_CERTIFICATE = "cert-manager.io/certificate-name"
 """The annotation of a Secret with the name of the Certificate that it belongs to."""
@@ -67,6 +68,13 @@ class Seen(NamedTuple):
 
     resource: Entity
     status: Mapping[str, Any]
+
+
+class ResourceChange(NamedTuple):
+    """The next change of a resource."""
+
+    resource: Entity
+    change: Change
 
 
 class KindHandler(Protocol):
@@ -98,8 +106,10 @@ class KindHandler(Protocol):
     ) -> EntityPlan:
         """Plan one resource. Pure."""
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
-        """Make one change. Raises AdminError, ApiError."""
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        """Make a change of each of several resources; return the AdminError or ApiError of each, in their order."""
 
 
 class TopicHandler:
@@ -143,9 +153,10 @@ class TopicHandler:
             return plan_topic_deletion(_topic(resource), observed, stored)
         return plan_topic(_topic(resource), observed, stored=stored)
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
-        assert isinstance(change, TopicChange)
-        await change_topic(client, change)
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        return await change_topics(client, [cast("TopicChange", item.change) for item in changes])
 
 
 class UserHandler:
@@ -156,7 +167,7 @@ class UserHandler:
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
-        self._reading = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
+        self._requests = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
         self._set: dict[str, str] = {}
         """By uid, the version of the Secret whose password was set, before the status has it."""
 
@@ -188,7 +199,7 @@ class UserHandler:
     async def _secret(self, user: KafkaUser) -> ObservedSecret | None:
         if user.secret_name is None:
             return None
-        async with self._reading:
+        async with self._requests:
             found = await self._api.get(SECRET, _namespace(user), user.secret_name)
         if found is None:
             return None
@@ -204,7 +215,7 @@ class UserHandler:
         """Return the Certificate of a user; None if it names no issuer, or has none yet."""
         if not user.is_issued or user.secret_name is None:
             return None
-        async with self._reading:
+        async with self._requests:
             try:
                 found = await self._api.get(CERTIFICATE, _namespace(user), user.secret_name)
                 if found is None:
@@ -245,18 +256,37 @@ class UserHandler:
             return plan_user_deletion(user, observed, stored)
         return plan_user(user, observed, kafka, stored=stored)
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
-        if isinstance(change, CreateSecret):
-            body = secret_of_user(_user(resource), change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
-            await self._api.create(SECRET, _namespace(resource), body)
-            return
-        if isinstance(change, ApplyCertificate):
-            await self._api.apply(CERTIFICATE, _namespace(resource), certificate_of_user(_user(resource)))
-            return
-        assert isinstance(change, UserChange)
-        await change_user(client, change)
-        if isinstance(change, SetCredentials):
-            self._set[uid_of(resource)] = change.secret_version
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        objects = [item for item in changes if not isinstance(item.change, UserChange)]
+        in_kafka = [item for item in changes if isinstance(item.change, UserChange)]
+        made = await asyncio.gather(*map(self._create_object, objects))
+        errors: dict[str, Exception | None] = {
+            uid_of(item.resource): error for item, error in zip(objects, made, strict=True)
+        }
+        changed = await change_users(client, [cast("UserChange", item.change) for item in in_kafka])
+        for item, error in zip(in_kafka, changed, strict=True):
+            uid = uid_of(item.resource)
+            errors[uid] = error
+            if error is None and isinstance(item.change, SetCredentials):
+                self._set[uid] = item.change.secret_version
+        return [errors[uid_of(item.resource)] for item in changes]
+
+    async def _create_object(self, item: ResourceChange) -> ApiError | None:
+        """Create the Secret or the Certificate of a user."""
+        user = _user(item.resource)
+        try:
+            async with self._requests:
+                if isinstance(item.change, CreateSecret):
+                    body = secret_of_user(user, item.change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
+                    await self._api.create(SECRET, _namespace(user), body)
+                else:
+                    assert isinstance(item.change, ApplyCertificate)
+                    await self._api.apply(CERTIFICATE, _namespace(user), certificate_of_user(user))
+        except ApiError as error:
+            return error
+        return None
 
 
 class RebalanceHandler:
@@ -291,9 +321,19 @@ class RebalanceHandler:
         stored = StoredRebalance.of_status(status)
         return plan_rebalancing(_rebalance(resource), observed, stored, is_deleted=is_deleted)
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
-        assert isinstance(change, RebalanceChange)
-        await change_rebalance(client, change)
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        errors: list[AdminError | None] = []
+        for item in changes:
+            assert isinstance(item.change, RebalanceChange)
+            try:
+                await change_rebalance(client, item.change)
+            except AdminError as error:
+                errors.append(error)
+            else:
+                errors.append(None)
+        return errors
 
 
 def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Object:
