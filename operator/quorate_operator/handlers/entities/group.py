@@ -17,6 +17,7 @@ from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, ServerError
 
 from quorate_operator.entities.plan import ObservedKafka
+from quorate_operator.entities.users import SECRET_MISSING
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
@@ -45,6 +46,7 @@ CONCURRENT_EVENTS_MAX = 8
 STALLED_AFTER_FAILURES = 2
 """How many failures in a row make a resource Stalled. A single failure may come from a broker with older metadata."""
 DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "NothingDeleted"
+NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +174,8 @@ class EntityGroup:
             member for member in self._members.values() if member.due_ms <= now_ms and not member.is_cleared
         ]
         started = time.monotonic()
-        works = [work for member in due if (work := await self._loaded(member)) is not None]
+        loaded = [work for member in due if (work := await self._loaded(member)) is not None]
+        works = [work for work in loaded if not await self._is_done(work)]
         try:
             failure = await self._reconcile(works)
         except ApiError as error:
@@ -184,9 +187,18 @@ class EntityGroup:
             left = [work.member for work in works if not work.member.is_cleared]
             for member in left:
                 member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
-            result = EntityResult(failure=failure)
-            await asyncio.gather(*(self._report_failure(member, result) for member in left))
+            results = [EntityResult(failure=member.blocked(failure, now_ms)) for member in left]
+            await asyncio.gather(*map(self._report_failure, left, results))
         self._count(due, time.monotonic() - started)
+
+    async def _is_done(self, work: Work) -> bool:
+        """Let a deleted resource go that has nothing in Kafka, even if its cluster never answered."""
+        member = work.member
+        seen = Seen(work.resource, member.body.get("status") or {})
+        if not is_deleted(member.body) or not member.handler.leaves_nothing(seen):
+            return False
+        await self._let_go(member, None)
+        return True
 
     async def _reconcile(self, works: Sequence[Work]) -> Failure | None:
         """Return why nothing could be observed, or None."""
@@ -197,16 +209,26 @@ class EntityGroup:
             deleted = [work.member for work in works if is_deleted(work.member.body)]
             note = "the cluster is gone: nothing was deleted in it"
             await asyncio.gather(*(self._let_go(member, note) for member in deleted))
-        if target.failure is not None or target.config is None:
-            return target.failure
-        client = await self._client_of(target.config)
+        if target.config is not None:
+            return await self._reconcile_in(target.config, works, target)
+        if self._client is not None and target.failure is not None and target.failure.code == SECRET_MISSING:
+            # A namespace that is deleted loses its Secrets first. What is deleted with it needs the former login.
+            leaving = [work for work in works if is_deleted(work.member.body)]
+            await self._reconcile_in(self._client[0], leaving, target)
+        return target.failure
+
+    async def _reconcile_in(
+        self, config: AdminConfig, works: Sequence[Work], target: Target
+    ) -> Failure | None:
+        """Return why nothing could be observed in the cluster at these addresses, or None."""
+        client = await self._client_of(config)
         try:
             kafka = await observe_kafka(
                 client,
                 decommissioned=target.decommissioned,
                 reserved=target.reserved,
                 addresses=target.addresses,
-                servers=target.config.bootstrap_servers,
+                servers=config.bootstrap_servers,
             )
             observed = await self._observe(client, works, kafka)
         except AdminError as error:
@@ -345,7 +367,9 @@ class EntityGroup:
     def _fail(self, work: Work, error: Exception) -> None:
         """Store why a resource can't be changed further in this pass."""
         if isinstance(error, ApiError):
-            work.failure = Failure(code="ApiServer", message=str(error), is_retried=True)
+            is_closing = error.is_of_terminating_namespace
+            code = NAMESPACE_TERMINATING if is_closing else "ApiServer"
+            work.failure = Failure(code=code, message=str(error), is_retried=not is_closing)
             return
         if not isinstance(error, AdminError):
             self._fault(work.member.label, work.member.handler, error)

@@ -40,7 +40,7 @@ from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.certificates import certificate_of_user, why_not_issued
-from quorate_operator.resources.names import owner_reference
+from quorate_operator.resources.names import FINALIZER, owner_reference
 from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,
@@ -90,6 +90,13 @@ class KindHandler(Protocol):
     def name_of(self, resource: Entity) -> str:
         """Return the name in Kafka, which one resource may manage."""
 
+    def leaves_nothing(self, seen: Seen) -> bool:
+        """Whether the deletion of a resource deletes nothing in Kafka, by its spec and its status."""
+
+    @property
+    def way_out(self) -> str:
+        """What removes a deleted resource whose cluster can't be reached."""
+
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, object]:
@@ -117,9 +124,14 @@ class TopicHandler:
 
     kind = TOPICS
     plans_long = False
+    way_out = "set spec.deletionPolicy to Retain to remove the resource and leave the topic"
 
     def name_of(self, resource: Entity) -> str:
         return _topic(resource).topic_name
+
+    def leaves_nothing(self, seen: Seen) -> bool:
+        is_retained = _topic(seen.resource).spec.deletion_policy == "Retain"
+        return is_retained or not StoredTopic.of_status(seen.status).is_managed
 
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
@@ -164,6 +176,7 @@ class UserHandler:
 
     kind = USERS
     plans_long = False
+    way_out = "set spec.deletionPolicy to Retain to remove the resource and revoke nothing"
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
@@ -173,6 +186,10 @@ class UserHandler:
 
     def name_of(self, resource: Entity) -> str:
         return _user(resource).principal
+
+    def leaves_nothing(self, seen: Seen) -> bool:
+        is_retained = _user(seen.resource).spec.deletion_policy == "Retain"
+        return is_retained or not StoredUser.of_status(seen.status).is_managed
 
     async def observe(
         self,
@@ -294,9 +311,14 @@ class RebalanceHandler:
 
     kind = REBALANCES
     plans_long = True
+    way_out = f"remove its finalizer {FINALIZER} to leave the moves that are under way"
 
     def name_of(self, resource: Entity) -> str:  # noqa: ARG002
         return THE_BALANCE
+
+    def leaves_nothing(self, seen: Seen) -> bool:
+        stored = StoredRebalance.of_status(seen.status)
+        return not stored.slice and not stored.rates
 
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka

@@ -9,6 +9,7 @@ from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import SecurityConfig
 
+from quorate_operator.entities.users import SECRET_MISSING
 from quorate_operator.gateway.node_clients import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.resources import ResourceStore, claimed_node_ids, is_deleted, is_paused
@@ -103,7 +104,7 @@ class Targets:
             values = None if secret is None else described_secret(secret).values
             fault = spec.security.secret_fault(values)
             if fault is not None:
-                return Target(failure=Failure(code="SecretMissing", message=fault, is_retried=False))
+                return Target(failure=Failure(code=SECRET_MISSING, message=fault, is_retried=False))
         try:
             security = client_security(spec.security, values or {})
             addresses = tuple(

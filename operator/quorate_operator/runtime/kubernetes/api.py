@@ -65,6 +65,11 @@ class ApiError(Exception):
         return self.status == 403
 
     @property
+    def is_of_terminating_namespace(self) -> bool:
+        """Nothing can be created any more in the namespace."""
+        return self.is_forbidden and "because it is being terminated" in str(self)
+
+    @property
     def is_of_unknown_kind(self) -> bool:
         """The kind may have no definition. Without a permission, the API server does not say whether it has one."""
         return self.status in (403, 404)

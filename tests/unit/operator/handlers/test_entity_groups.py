@@ -319,6 +319,69 @@ async def test_a_deletion_waits_for_the_cluster_unless_it_is_to_be_retained() ->
     assert bench.handler.of("two").topic is not None
 
 
+async def test_what_never_was_in_kafka_goes_without_its_cluster() -> None:
+    """As with a typo in bootstrapServers: no cluster ever answered."""
+    bench = Bench()
+    bench.is_reachable = False
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.reconcile()
+    assert bench.condition("orders", "Reconciling") == ("True", "Unreachable")
+    bench.seen(bench.server.delete("orders"))
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("orders")
+
+
+async def test_a_deletion_that_waits_for_its_cluster_names_the_way_out() -> None:
+    """After a minute, it is Stalled."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.reconcile()
+    bench.is_reachable = False
+    bench.seen(bench.server.delete("orders"))
+    await bench.reconcile()
+    conditions = bench.server.bodies["orders"]["status"]["conditions"]
+    (message,) = {condition["message"] for condition in conditions if condition["type"] == "Ready"}
+    assert "set spec.deletionPolicy to Retain to remove the resource and leave the topic" in message
+    assert bench.condition("orders", "Stalled")[0] == "False"
+    await bench.reconcile(later_ms=60_000)
+    assert bench.condition("orders", "Stalled") == ("True", "Unreachable")
+    bench.server.change("orders", deletionPolicy="Retain")
+    bench.seen(bench.server.bodies["orders"])
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("orders")
+
+
+async def test_a_deletion_needs_no_secret_that_went_before_it() -> None:
+    """A namespace that is deleted loses its Secrets first."""
+    bench = Bench()
+    for name in ("one", "two"):
+        bench.seen(bench.server.create(name, deletionPolicy="Delete"))
+    await bench.reconcile()
+    bench.target = Target(failure=Failure(code="SecretMissing", message="no such Secret", is_retried=False))
+    bench.seen(bench.server.delete("one"))
+    await bench.reconcile()
+    assert bench.handler.of("one").topic is None
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("one")
+    assert bench.condition("two", "Stalled") == ("True", "SecretMissing")
+
+
+async def test_a_namespace_that_terminates_is_not_asked_again_and_again() -> None:
+    bench = Bench()
+    message = (
+        "it is forbidden: unable to create new content in namespace kafka because it is being terminated"
+    )
+    bench.handler.errors = [ApiError(403, "Forbidden", message)]
+    bench.seen(bench.server.create("orders"))
+    await bench.reconcile()
+    assert bench.condition("orders", "Reconciling") == ("False", "NamespaceTerminating")
+    await bench.reconcile(later_ms=20_000)
+    assert bench.handler.done == []
+
+
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
