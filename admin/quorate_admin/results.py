@@ -1,12 +1,12 @@
 """Results of operations on several objects: a value or an error for each key."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import field
 from typing import Generic, TypeVar
 
 from quorate_protocol.plain_data import dataclass
 
-from quorate_admin.errors import ServerError
+from quorate_admin.errors import ErrorCode, ServerError
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -26,7 +26,13 @@ class Results(Generic[K, V]):
             raise error
         return self.values[key]
 
-    def raise_any(self) -> None:
-        """Raise the first error, if there is one."""
+    def error_of(self, key: K, ignored: Container[ErrorCode] = ()) -> ServerError | None:
+        """Return the error of a key, None without one or with a code that is `ignored`."""
+        error = self.errors.get(key)
+        return None if error is None or error.error_code in ignored else error
+
+    def raise_any(self, ignored: Container[ErrorCode] = ()) -> None:
+        """Raise the first error whose code is not `ignored`, if there is one."""
         for error in self.errors.values():
-            raise error
+            if error.error_code not in ignored:
+                raise error

@@ -99,7 +99,8 @@ async def _topics(admin: "AdminClient", target: dict[str, Any]) -> list[dict[str
     from quorate_operator.gateway.topics import observe_topics
 
     found = []
-    for name, topic in sorted((await observe_topics(admin, await admin.list_topics())).items()):
+    names, under_way = await admin.list_topics(), await admin.list_partition_reassignments()
+    for name, topic in sorted((await observe_topics(admin, names, under_way)).items()):
         if isinstance(topic, ServerError):
             raise topic
         if topic is not None:  # it was deleted meanwhile

@@ -102,7 +102,7 @@ def _all_shown(path: str, content: object) -> dict[str, Value]:
 
 
 def _all_withheld(path: str, content: object) -> dict[str, Value]:
-    """Names the members of the content, but nothing in them."""
+    """Name the members of the content, but nothing in them."""
     return {name: _withheld(member) for name, member in _members(path, content)}
 
 

@@ -9,7 +9,7 @@ from quorate_admin.types.credentials import UserScramCredentialUpsertion
 from quorate_admin.types.quotas import ClientQuotaAlteration, ClientQuotaEntity
 from quorate_admin.types.topics import NewTopic
 from quorate_operator.entities.topics import ObservedTopic, plan_topic
-from quorate_operator.gateway.topics import observe_kafka, observe_topics
+from quorate_operator.gateway.topics import observe_topics
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.topics import KafkaTopic
 from quorate_protocol.kafka.enums import USER, ScramMechanism
@@ -37,9 +37,9 @@ async def test_what_is_exported_is_what_is_there(shared_cluster: Cluster) -> Non
             next(document for document in documents if document["spec"].get("topicName") == topic), "exported"
         )
         assert isinstance(resource, KafkaTopic)
-        (observed,) = (await observe_topics(admin, [topic])).values()
+        (observed,) = (await observe_topics(admin, [topic], {})).values()
         assert isinstance(observed, ObservedTopic)
-        plan = plan_topic(resource, observed, await observe_kafka(admin))
+        plan = plan_topic(resource, observed)
         assert (tuple(plan.changes), tuple(plan.refusals)) == ((), ())
         (exported,) = [document for document in documents if document["metadata"]["name"] == user]
         # Without an authorizer there is nothing to say about ACLs.

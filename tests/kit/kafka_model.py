@@ -13,6 +13,7 @@ from quorate_operator.entities.topics import (
     ObservedTopic,
     ReassignReplicas,
 )
+from quorate_operator.placement.assignment import Assignment
 from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
 
 PARTITIONS_DEFAULT = 1
@@ -42,6 +43,11 @@ def partitions_of(
         number: ObservedPartition(partition=PartitionId(topic, number), replicas=brokers, isr=brokers)
         for number, brokers in replicas.items()
     }
+
+
+def assigned(topic: ObservedTopic, brokers: Iterable[Broker]) -> ObservedTopic:
+    """The topic, observed alone, with the assignment in which its factor is changed."""
+    return replace(topic, assignment=Assignment(brokers, tuple(topic.partitions.values())))
 
 
 class TopicModel:

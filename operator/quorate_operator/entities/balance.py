@@ -39,7 +39,7 @@ from quorate_operator.models.rebalances import (
 from quorate_operator.placement.cluster import Broker, PartitionId
 from quorate_operator.placement.directories import DirectoryMove, even_directories, incoming_replicas
 from quorate_operator.placement.goals import Goals, Mode, Move, RebalancePlan, is_movable, plan_moves
-from quorate_operator.planning.steps import Refusal, format_bytes
+from quorate_operator.planning.steps import Refusal, format_bytes, some_of
 
 WAITING, READY, REBALANCING = "Waiting", "ProposalReady", "Rebalancing"
 STOPPING, STOPPED, BALANCED = "Stopping", "Stopped", "Balanced"
@@ -48,7 +48,6 @@ _NEXT_SLICE = "the next slice to be planned"
 ID_LENGTH = 8
 ELECTIONS_MAX = 1_000
 """The number of partitions in one ElectLeaders request."""
-NAMED_MAX = 5
 
 
 def goals_of(resource: KafkaRebalance) -> Goals:
@@ -241,7 +240,7 @@ class _Pass:
     # Proposals
 
     def begin(self) -> EntityPlan:
-        """Proposes, waits for approval, or begins the next slice."""
+        """Propose, wait for approval, or begin the next slice."""
         proposal = self.stored.proposal
         is_void = proposal is None or _is_void(self.resource, proposal, self.observed.brokers)
         if is_void or proposal is None:
@@ -480,10 +479,9 @@ def _loads(plan: RebalancePlan) -> tuple[LoadStatus, ...]:
 def _refusals(plan: RebalancePlan) -> tuple[Refusal, ...]:
     if not plan.obstacles:
         return ()
-    more = len(plan.obstacles) - NAMED_MAX
-    named = ", ".join(plan.obstacles[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
     message = (
-        f"spec.brokers: no other broker in service has room for {named}; add brokers or space, or delete data"
+        f"spec.brokers: no other broker in service has room for {some_of(plan.obstacles)}; add brokers or space, or "
+        "delete data"
     )
     return (Refusal(code="NoPlace", message=message),)
 

@@ -1,6 +1,6 @@
 """Plans one topic: creation or adoption, more partitions, configs, another replication factor, deletion. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -9,16 +9,16 @@ from uuid import UUID
 
 from quorate_protocol.uuids import uuid_to_text
 
-from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
+from quorate_operator.entities.plan import Change, EntityPlan
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.placement.assignment import Assignment
-from quorate_operator.placement.cluster import FREE_SHARE_MIN, Broker, ObservedPartition
+from quorate_operator.placement.cluster import ObservedPartition
 from quorate_operator.placement.goals import change_factor
-from quorate_operator.planning.steps import Refusal, format_bytes
+from quorate_operator.planning.space import refuse_without_room
+from quorate_operator.planning.steps import Refusal
 
 CANT_SHRINK = "PartitionsCantShrink"
 TOO_FEW_BROKERS = "TooFewBrokers"
-TOO_LITTLE_SPACE = "TooLittleSpace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +126,7 @@ class DeleteTopic:
 
 
 def plan_topic(
-    resource: KafkaTopic,
-    observed: ObservedTopic | None,
-    kafka: ObservedKafka,
-    *,
-    stored: StoredTopic = NOTHING_STORED,
+    resource: KafkaTopic, observed: ObservedTopic | None, *, stored: StoredTopic = NOTHING_STORED
 ) -> EntityPlan:
     """Plan a topic whose resource stays; `observed` is None if it does not exist."""
     spec, name = resource.spec, resource.topic_name
@@ -162,7 +158,7 @@ def plan_topic(
             )
         )
     changes += _config_changes(name, spec.config, observed.config, stored.config)
-    factor = plan_factor(spec.replication_factor, observed, kafka.brokers)
+    factor = plan_factor(spec.replication_factor, observed)
     if factor.replicas:
         assert spec.replication_factor is not None
         changes.append(
@@ -208,8 +204,11 @@ def has_factor(factor: int | None, partition: ObservedPartition) -> bool:
     return factor is None or partition.is_moving or len(partition.replicas) == factor
 
 
-def plan_factor(factor: int | None, observed: ObservedTopic, brokers: Sequence[Broker]) -> FactorPlan:
-    """Plan reassignments to `factor` replicas for each partition; None keeps what is there."""
+def plan_factor(factor: int | None, observed: ObservedTopic) -> FactorPlan:
+    """Plan reassignments to `factor` replicas for each partition; None keeps what is there.
+
+    If a factor changes, `observed` needs its assignment.
+    """
     partitions = observed.partitions
     moving = sum(partition.is_moving for partition in partitions.values())
     waits = [f"the replicas of {moving} of {len(partitions)} partition(s) to be moved"] if moving else []
@@ -225,9 +224,14 @@ def plan_factor(factor: int | None, observed: ObservedTopic, brokers: Sequence[B
         )
     if factor is None or not led:
         return FactorPlan(waits=tuple(waits))
-    assignment = observed.assignment or Assignment(brokers, tuple(partitions.values()))
-    indexes = [index for index, partition in enumerate(assignment.partitions) if partition.partition in led]
+    assignment = observed.assignment
+    assert assignment is not None
+    indexes = [assignment.index_of[key] for key in sorted(led)]
     short = change_factor(assignment, factor, indexes)
+    # The limit in flight is for the topics together: the moves of another one may leave nothing for this one.
+    held = sum(len(assignment.replicas[index]) != factor for index in indexes) - len(short)
+    if held:
+        waits.append(f"other reassignments to end, before {held} partition(s) get {factor} replicas")
     return FactorPlan(
         replicas={
             assignment.partitions[index].partition.number: tuple(assignment.replicas[index])
@@ -242,16 +246,11 @@ def plan_factor(factor: int | None, observed: ObservedTopic, brokers: Sequence[B
 def _refusal(factor: int, assignment: Assignment, index: int) -> Refusal:
     """Return why a partition gets no more replicas."""
     partition = assignment.partitions[index]
-    others = [target for target in assignment.targets if target not in partition.replicas]
-    full = [target for target in others if not assignment.has_room(index, target)]
     label = f"spec.replicationFactor: {factor}: partition {partition.partition.number}"
-    if full:
-        message = (
-            f"{label} ({format_bytes(assignment.size(index))}) gets no other replica: broker(s) "
-            f"{', '.join(map(str, full))} would keep less than {FREE_SHARE_MIN:.0%} of a disk free; "
-            "add brokers or space, or delete data"
-        )
-        return Refusal(code=TOO_LITTLE_SPACE, message=message)
+    full = refuse_without_room(assignment, index, label, "gets no other replica")
+    if full is not None:
+        return full
+    others = [target for target in assignment.targets if target not in partition.replicas]
     possible = sorted((*partition.replicas, *others))
     message = (
         f"{label} could have {len(possible)} replicas, on brokers {', '.join(map(str, possible))}; no other broker "

@@ -170,8 +170,8 @@ def plan_user(
     reserved = sorted(_principals(resource) & kafka.reserved)
     if reserved:
         message = (
-            f"{reserved[0]} is a super user or logs in for nodes or the operator: it is not managed by "
-            "a resource; choose another userName"
+            f"{reserved[0]} is a super user, or the login of nodes or of the operator, and can't be managed by a "
+            "resource: choose another userName"
         )
         return EntityPlan(refusals=(Refusal(code=RESERVED, message=message),))
     changes: list[Change] = []

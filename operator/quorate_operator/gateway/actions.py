@@ -164,7 +164,7 @@ async def _elect_preferred_leaders(_: steps.ElectPreferredLeaders, leader: Leade
         _raise_unless(await leader.client.elect_leaders(ElectionType.PREFERRED, chunk), _ELECTION_OVER)
 
 
-NodeAction = steps.SetLogLevels | steps.CordonDirectories | steps.MoveReplicas
+NodeAction = steps.SetLogLevels | steps.CordonDirectories | steps.MoveBetweenDirectories
 """The steps that a node does by itself: no other node has a part in them."""
 
 
@@ -182,8 +182,8 @@ async def perform_at_node(action: NodeAction, client: AdminClient | None) -> Non
                 await _set_log_levels(action, client)
             case steps.CordonDirectories():
                 await _cordon_directories(action, client)
-            case steps.MoveReplicas():
-                await _move_replicas(action, client)
+            case steps.MoveBetweenDirectories():
+                await _move_between_directories(action, client)
     except AdminError as error:
         raise steps.StepError(f"{_intended(action)}: {error}") from error
 
@@ -204,7 +204,7 @@ async def _cordon_directories(action: steps.CordonDirectories, client: AdminClie
     (await client.incremental_alter_configs({resource: [change]})).raise_any()
 
 
-async def _move_replicas(action: steps.MoveReplicas, client: AdminClient) -> None:
+async def _move_between_directories(action: steps.MoveBetweenDirectories, client: AdminClient) -> None:
     results = await client.alter_replica_log_dirs(
         {
             TopicPartitionReplica(key.topic, key.number, action.node_id): path
@@ -263,7 +263,7 @@ def _intended(action: steps.KafkaAction) -> str:
             return f"log levels of node {node_id} were not set"
         case steps.CordonDirectories(node_id=node_id):
             return f"log directories of broker {node_id} were not cordoned"
-        case steps.MoveReplicas(node_id=node_id, targets=targets):
+        case steps.MoveBetweenDirectories(node_id=node_id, targets=targets):
             return f"{len(targets)} replicas of broker {node_id} were not moved to other log directories"
 
 

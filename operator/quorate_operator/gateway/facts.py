@@ -20,6 +20,7 @@ from quorate_operator.placement.cluster import (
     broker_room_bytes,
     directory_room_bytes,
 )
+from quorate_operator.placement.directories import Directories
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
@@ -32,7 +33,7 @@ from quorate_operator.planning.cluster import (
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
 LogDirs = Mapping[str, LogDirDescription]
-"""The log directories of a broker by path."""
+"""The log directories of a broker by path, as the broker describes them."""
 
 
 def observed_quorum(
@@ -176,7 +177,12 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
     )
 
 
-def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs]) -> dict[int, BrokerLoad]:
+def loads(
+    image: MetadataImage,
+    counts: Counts,
+    log_dirs: Mapping[int, LogDirs],
+    directories: Mapping[int, Directories],
+) -> dict[int, BrokerLoad]:
     """Return the load of each registered broker, and of each that is gone and still has replicas."""
     return {
         broker_id: BrokerLoad(
@@ -184,7 +190,7 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
             leaders=counts.leaders.get(broker_id, 0),
             used_bytes=_used_bytes(log_dirs.get(broker_id)),
             free_bytes=_free_bytes(log_dirs.get(broker_id)),
-            room_bytes=_room_bytes(log_dirs.get(broker_id)),
+            room_bytes=broker_room_bytes(directories[broker_id]) if broker_id in directories else None,
             fragile=counts.fragile.get(broker_id, 0),
             unpreferred=counts.unpreferred.get(broker_id, 0),
             lagging=counts.lagging.get(broker_id, 0),
@@ -194,7 +200,7 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
 
 
 def observed_directories(directories: LogDirs) -> dict[str, ObservedDirectory]:
-    """Return the log directories of a broker by path."""
+    """Return the log directories of a broker by path, with their room."""
     return {path: _observed_directory(directory) for path, directory in directories.items()}
 
 
@@ -273,10 +279,6 @@ def _used_bytes(directories: LogDirs | None) -> int | None:
     return sum(
         replica.size_bytes for directory in directories.values() for replica in directory.replicas.values()
     )
-
-
-def _room_bytes(directories: LogDirs | None) -> int | None:
-    return None if directories is None else broker_room_bytes(observed_directories(directories))
 
 
 def _free_bytes(directories: LogDirs | None) -> int | None:

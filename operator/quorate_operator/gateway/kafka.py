@@ -21,6 +21,7 @@ from quorate_operator.gateway.actions import Leader, NodeAction, perform, perfor
 from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.node_clients import NodeClients, SecurityOf, admin_address
 from quorate_operator.gateway.probes import probe
+from quorate_operator.placement.directories import Directories
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
 from quorate_operator.planning.steps import KafkaAction, StepError
 
@@ -61,7 +62,7 @@ class KafkaGateway:
 
     def __init__(self, security_of: SecurityOf = lambda _: None) -> None:
         self._security_of = security_of
-        self._contacts = NodeClients(security_of)
+        self._clients = NodeClients(security_of)
         self._controllers: Mapping[int, Address] = {}
         self._brokers: Mapping[int, Address] = {}
         self._live: LiveImage | None = None
@@ -70,6 +71,7 @@ class KafkaGateway:
         self._observing = asyncio.Lock()
         self._counted: tuple[object, int, object, Counts] | None = None
         self._log_dirs: dict[int, LogDirs] = {}
+        self._directories: dict[int, Directories] = {}
         self._log_dirs_at_ms = 0
         self._static_min_insync = 1
         self._static_min_insync_at_ms = 0
@@ -96,14 +98,12 @@ class KafkaGateway:
         """
         async with self._observing:
             self._controllers, self._brokers = dict(controllers), dict(brokers)
-            await self._contacts.retain(
-                {Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()}
-            )
+            await self._clients.retain({Role.CONTROLLER: controllers.values(), Role.BROKER: brokers.values()})
             led, answering = await asyncio.gather(self._find_leader(), self._answering(brokers))
             if led is None:
                 self._problem = None
                 return None
-            log_dirs, log_levels, _ = await asyncio.gather(
+            (log_dirs, directories), log_levels, _ = await asyncio.gather(
                 self._describe_log_dirs(
                     {
                         broker_id: at
@@ -131,13 +131,12 @@ class KafkaGateway:
                 registrations=facts.registrations(image),
                 features={**image.features, KRAFT_VERSION: led.kraft_version},
                 partitions=facts.partitions_to_watch(image, draining, log_dirs),
-                loads=facts.loads(image, counts, log_dirs),
+                loads=facts.loads(image, counts, log_dirs, directories),
                 offline_partitions=len(image.index.leaderless),
                 log_levels=log_levels,
                 answering=answering,
                 directories={
-                    broker_id: facts.observed_directories(log_dirs[broker_id])
-                    for broker_id in directories_of & log_dirs.keys()
+                    broker_id: directories[broker_id] for broker_id in directories_of & directories.keys()
                 },
                 cordoned=facts.cordoned_directories(image),
             )
@@ -163,7 +162,7 @@ class KafkaGateway:
                 live = await self._followed(led)
                 if live is None:
                     raise StepError(f"{action.reason}: {self._problem}")
-                client = self._contacts.client(Role.CONTROLLER, led.address)
+                client = self._clients.client(Role.CONTROLLER, led.address)
                 leader = Leader(client=client, cluster_id=led.cluster_id, image=live.image)
                 # Another leader may have taken over since, also because of the action itself.
                 if await perform(action, leader, is_last_attempt=attempt == ACTION_ATTEMPTS_MAX):
@@ -171,7 +170,7 @@ class KafkaGateway:
 
     async def close(self) -> None:
         live, self._live = self._live, None
-        await self._contacts.close()
+        await self._clients.close()
         if live is not None:
             await live.close()
 
@@ -202,7 +201,7 @@ class KafkaGateway:
 
     async def _as_led_by(self, address: Address) -> _Led | str:
         """Return the quorum if the controller at this address leads it, with a commit in its epoch; else why not."""
-        client = self._contacts.client(Role.CONTROLLER, address)
+        client = self._clients.client(Role.CONTROLLER, address)
         try:
             async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
                 described = await client.describe_metadata_quorum()
@@ -240,7 +239,7 @@ class KafkaGateway:
     async def _live_image(self, led: _Led) -> LiveImage:
         """Return the image, which follows this leader from now on."""
         leader_id = led.described.leader_id
-        config = self._contacts.config(Role.CONTROLLER, led.address)
+        config = self._clients.config(Role.CONTROLLER, led.address)
         contacts = {node_id: admin_address(address) for node_id, address in self._controllers.items()}
         live = self._live
         # A cluster that was recreated, or restored from a backup, has another history.
@@ -277,9 +276,9 @@ class KafkaGateway:
     def _client_of(self, node_id: int) -> AdminClient | None:
         """Return a client of this node alone; None if the last observation found no such node."""
         if node_id in self._controllers:
-            return self._contacts.client(Role.CONTROLLER, self._controllers[node_id])
+            return self._clients.client(Role.CONTROLLER, self._controllers[node_id])
         if node_id in self._brokers:
-            return self._contacts.client(Role.BROKER, self._brokers[node_id])
+            return self._clients.client(Role.BROKER, self._brokers[node_id])
         return None
 
     async def _describe_log_levels(
@@ -310,7 +309,7 @@ class KafkaGateway:
         return frozenset(broker for broker, response in zip(brokers, responses, strict=True) if response)
 
     async def _is_unfenced(self, broker_id: int, address: Address) -> bool:
-        client = self._contacts.client(Role.BROKER, address)
+        client = self._clients.client(Role.BROKER, address)
         try:
             async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
                 cluster = await client.describe_cluster()
@@ -318,10 +317,12 @@ class KafkaGateway:
             return False
         return any(node.node_id == broker_id and not node.fenced for node in cluster.nodes)
 
-    async def _describe_log_dirs(self, brokers: Mapping[int, Address]) -> Mapping[int, LogDirs]:
-        """Return the log directories of the brokers that answer, at most LOG_DIRS_AGE_MS_MAX old."""
+    async def _describe_log_dirs(
+        self, brokers: Mapping[int, Address]
+    ) -> tuple[Mapping[int, LogDirs], Mapping[int, Directories]]:
+        """Return the log directories of the brokers that answer, at most LOG_DIRS_AGE_MS_MAX old, in both forms."""
         if not brokers:
-            return {}
+            return {}, {}
         now_ms = clock.now_ms()
         if now_ms - self._log_dirs_at_ms > LOG_DIRS_AGE_MS_MAX or not self._log_dirs.keys() >= brokers.keys():
             responses = await asyncio.gather(*(self._log_dirs_of(*broker) for broker in brokers.items()))
@@ -330,11 +331,14 @@ class KafkaGateway:
                 for broker_id, response in zip(brokers, responses, strict=True)
                 if response is not None
             }
+            self._directories = {
+                broker_id: facts.observed_directories(own) for broker_id, own in self._log_dirs.items()
+            }
             self._log_dirs_at_ms = now_ms
-        return self._log_dirs
+        return self._log_dirs, self._directories
 
     async def _log_dirs_of(self, broker_id: int, address: Address) -> LogDirs | None:
-        client = self._contacts.client(Role.BROKER, address)
+        client = self._clients.client(Role.BROKER, address)
         try:
             async with asyncio.timeout(LOG_DIRS_TIMEOUT_MS / 1000):
                 described = await client.describe_log_dirs([broker_id])
@@ -348,7 +352,7 @@ class KafkaGateway:
         if not answering or now_ms - self._static_min_insync_at_ms <= STATIC_CONFIG_AGE_MS_MAX:
             return
         broker_id = min(answering)
-        client = self._contacts.client(Role.BROKER, brokers[broker_id])
+        client = self._clients.client(Role.BROKER, brokers[broker_id])
         value = await _broker_config(client, broker_id, MIN_INSYNC_REPLICAS)
         if value is not None:
             self._static_min_insync = int(value)

@@ -136,7 +136,7 @@ def _raise_if_forbidden(response: Any) -> None:
 
 
 async def _confirm(connection: Connection, identity: Identity) -> None:
-    """Lets a node with ApiVersions v5 check its identity (KIP-1242). Raises AdminError."""
+    """Let a node with ApiVersions v5 check its identity (KIP-1242). Raises AdminError."""
     try:
         await connection.verify(identity, PROBE_TIMEOUT_MS)
     except RebootstrapRequiredError:

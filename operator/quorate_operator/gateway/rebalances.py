@@ -1,10 +1,10 @@
 """Rebalances: the brokers, partitions, sizes and throttles of a cluster, and the requests that move replicas."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from quorate_admin.client import AdminClient
-from quorate_admin.errors import ErrorCode, ServerError
+from quorate_admin.errors import ErrorCode
 from quorate_admin.types.configs import AlterConfigOp, ConfigResource
 from quorate_admin.types.partitions import TopicPartition, TopicPartitionReplica
 from quorate_admin.types.topics import TopicDescription
@@ -27,10 +27,9 @@ from quorate_operator.entities.balance_facts import (
 )
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.gateway.node_clients import admin_address
-from quorate_operator.gateway.replicas import Disks, observe_disks, observed_partitions
+from quorate_operator.gateway.replicas import Disks, brokers_of, observe_disks, observed_partitions
 from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
 from quorate_operator.models.rebalances import KafkaRebalance
-from quorate_operator.placement.cluster import Broker
 
 DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
 """The dynamic defaults of all brokers."""
@@ -52,15 +51,7 @@ async def observe_rebalance(
     under_way = await client.list_partition_reassignments()
     described = await client.describe_cluster(include_fenced_brokers=True)
     rates = await _dynamic(client, [DEFAULTS], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, RATES)
-    brokers = tuple(
-        Broker(
-            broker_id=node.node_id,
-            rack=node.rack,
-            is_in_service=not node.fenced,
-            is_decommissioned=node.node_id in kafka.decommissioned,
-        )
-        for node in described.nodes
-    )
+    brokers = brokers_of(described, kafka.decommissioned)
     is_whole = needs_all(resource, stored, brokers)
     disks = Disks()
     if is_whole:
@@ -138,17 +129,17 @@ async def change_rebalance(client: AdminClient, change: RebalanceChange) -> None
             targets = {TopicPartition(key.topic, key.number): to for key, to in change.targets.items()}
             # The replicas may come from a broker whose metadata was old: the factor must not change by that.
             moved = await client.alter_partition_reassignments(targets, allow_replication_factor_change=False)
-            _raise_unless(moved.errors.values(), {ErrorCode.unknown_topic_or_partition})
+            moved.raise_any({ErrorCode.unknown_topic_or_partition})
         case MoveToDirectories():
             await _move_to_directories(client, change)
         case CancelMoves():
             keys = [TopicPartition(key.topic, key.number) for key in change.partitions]
             cancelled = await client.alter_partition_reassignments(dict.fromkeys(keys))
-            _raise_unless(cancelled.errors.values(), _NOT_NEEDED)
+            cancelled.raise_any(_NOT_NEEDED)
         case ElectLeaders():
             keys = [TopicPartition(key.topic, key.number) for key in change.partitions]
             elected = await client.elect_leaders(ElectionType.PREFERRED, keys)
-            _raise_unless(elected.errors.values(), _NOT_NEEDED)
+            elected.raise_any(_NOT_NEEDED)
 
 
 async def _move_to_directories(client: AdminClient, change: MoveToDirectories) -> None:
@@ -159,9 +150,7 @@ async def _move_to_directories(client: AdminClient, change: MoveToDirectories) -
             {TopicPartitionReplica(key.topic, key.number, broker_id): path for key, path in targets.items()},
         )
         # The replica may have been deleted since, or moved to another broker.
-        _raise_unless(
-            moved.errors.values(), {ErrorCode.unknown_topic_or_partition, ErrorCode.replica_not_available}
-        )
+        moved.raise_any({ErrorCode.unknown_topic_or_partition, ErrorCode.replica_not_available})
 
 
 async def _configure(client: AdminClient, values: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
@@ -175,10 +164,3 @@ async def _configure(client: AdminClient, values: Mapping[ConfigResource, Mappin
         for resource, named in values.items()
     }
     (await client.incremental_alter_configs(operations)).raise_any()
-
-
-def _raise_unless(errors: Iterable[ServerError], codes: Iterable[ErrorCode]) -> None:
-    allowed = frozenset(codes)
-    for error in errors:
-        if error.error_code not in allowed:
-            raise error

@@ -5,11 +5,12 @@ Any broker may be asked, except for log directories: each broker describes its o
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError
+from quorate_admin.types.cluster import ClusterDescription
 from quorate_admin.types.partitions import PartitionReassignment, TopicPartition
 from quorate_admin.types.topics import TopicDescription
 
@@ -41,6 +42,19 @@ class Disks:
         """Return a broker with its room, if it described its directories."""
         directories = self.directories.get(broker.broker_id)
         return broker if directories is None else replace(broker, room_bytes=broker_room_bytes(directories))
+
+
+def brokers_of(described: ClusterDescription, decommissioned: Container[int]) -> tuple[Broker, ...]:
+    """Return the brokers of a cluster, without their room."""
+    return tuple(
+        Broker(
+            broker_id=node.node_id,
+            rack=node.rack,
+            is_in_service=not node.fenced,
+            is_decommissioned=node.node_id in decommissioned,
+        )
+        for node in described.nodes
+    )
 
 
 def observed_partitions(

@@ -21,9 +21,10 @@ from quorate_operator.entities.topics import (
     ObservedTopic,
     ReassignReplicas,
 )
-from quorate_operator.gateway.replicas import observe_disks, observed_partitions
+from quorate_operator.gateway.batches import Errors, Request, first_error, make_changes
+from quorate_operator.gateway.replicas import Reassignments, brokers_of, observe_disks, observed_partitions
 from quorate_operator.placement.assignment import Assignment
-from quorate_operator.placement.cluster import Broker, ObservedPartition, PartitionId
+from quorate_operator.placement.cluster import ObservedPartition, PartitionId
 from quorate_operator.planning.cluster import Address
 
 TOPICS_PER_REQUEST_MAX = 200
@@ -44,18 +45,9 @@ async def observe_kafka(
     Without `addresses`, a broker's address is known if it advertises one of `servers`.
     """
     described = await client.describe_cluster()
-    brokers = (
-        Broker(
-            broker_id=node.node_id,
-            rack=node.rack,
-            is_in_service=not node.fenced,
-            is_decommissioned=node.node_id in decommissioned,
-        )
-        for node in described.nodes
-    )
     return ObservedKafka(
         cluster_id=described.cluster_id,
-        brokers=tuple(brokers),
+        brokers=brokers_of(described, decommissioned),
         reserved=reserved,
         decommissioned=frozenset(decommissioned),
         addresses=addresses
@@ -68,9 +60,11 @@ async def observe_kafka(
 
 
 async def observe_topics(
-    client: AdminClient, names: Iterable[str]
+    client: AdminClient, names: Iterable[str], under_way: Reassignments
 ) -> Mapping[str, ObservedTopic | ServerError | None]:
     """Return topics by name: None for one that does not exist, the error for one that can't be described.
+
+    `under_way` was listed before.
 
     Raises:
         AdminError: no broker answered.
@@ -78,14 +72,13 @@ async def observe_topics(
     left = iter(dict.fromkeys(names))
     found: dict[str, ObservedTopic | ServerError | None] = {}
     while some := list(islice(left, TOPICS_PER_REQUEST_MAX)):
-        found |= await _observe_some(client, some)
+        found |= await _observe_some(client, some, under_way)
     return found
 
 
 async def _observe_some(
-    client: AdminClient, names: Sequence[str]
+    client: AdminClient, names: Sequence[str], under_way: Reassignments
 ) -> Mapping[str, ObservedTopic | ServerError | None]:
-    reassignments = await client.list_partition_reassignments()
     described = await client.describe_topics(names)
     there = {value.name: value for value in described.values.values()}
     found: dict[str, ObservedTopic | ServerError | None] = {
@@ -99,7 +92,7 @@ async def _observe_some(
         if resource in configs.errors:
             found[name] = _error_or_missing(configs.errors[resource])
             continue
-        partitions = observed_partitions([there[name]], reassignments, {})
+        partitions = observed_partitions([there[name]], under_way, {})
         found[name] = ObservedTopic(
             topic_id=there[name].topic_id,
             partitions={key.number: partition for key, partition in partitions.items()},
@@ -113,21 +106,23 @@ async def _observe_some(
 
 
 async def observe_assignment(
-    client: AdminClient, topics: Iterable[ObservedTopic], kafka: ObservedKafka
+    client: AdminClient, topics: Iterable[ObservedTopic], kafka: ObservedKafka, under_way: Reassignments
 ) -> Assignment:
     """Return the assignment in which replication factors of topics are changed, with the room of brokers.
+
+    Brokers are compared by all their replicas if each one that may get more describes its directories, else by those
+    of the known partitions.
 
     Raises:
         AdminError: no broker answered.
     """
-    reassignments = await client.list_partition_reassignments()
     disks = await observe_disks(client, kafka)
     partitions = {
         partition.partition: replace(partition, size_bytes=disks.sizes.get(partition.partition))
         for topic in topics
         for partition in topic.partitions.values()
     }
-    for key, moves in reassignments.items():
+    for key, moves in under_way.items():
         other = PartitionId(key.topic, key.partition)
         if other not in partitions:
             partitions[other] = ObservedPartition(
@@ -138,10 +133,9 @@ async def observe_assignment(
                 removing=moves.removing_replicas,
                 size_bytes=disks.sizes.get(other),
             )
-    brokers = (
-        replace(disks.with_room(broker), replicas=disks.replicas.get(broker.broker_id))
-        for broker in kafka.brokers
-    )
+    brokers = tuple(map(disks.with_room, kafka.brokers))
+    if all(broker.broker_id in disks.directories for broker in brokers if broker.takes_replicas):
+        brokers = tuple(replace(broker, replicas=disks.replicas.get(broker.broker_id)) for broker in brokers)
     return Assignment(brokers, tuple(partitions.values()))
 
 
@@ -149,42 +143,69 @@ def _error_or_missing(error: ServerError) -> ServerError | None:
     return None if error.error_code in _MISSING else error
 
 
-async def change_topic(client: AdminClient, change: TopicChange) -> None:
-    """Make one change; one that was made already is no error.
-
-    Raises:
-        ServerError: it was refused.
-        AdminError: no broker answered.
-    """
-    match change:
-        case CreateTopic():
-            new = NewTopic(
-                name=change.topic,
-                partitions=-1 if change.partitions is None else change.partitions,
-                replication_factor=-1 if change.replication_factor is None else change.replication_factor,
-                configs=change.config,
-            )
-            made = await client.create_topics([new])
-            _raise_unless(made.errors.values(), ErrorCode.topic_already_exists)
-        case AddPartitions():
-            more = {change.topic: NewPartitions(total_count=change.count)}
-            (await client.create_partitions(more)).raise_any()
-        case AlterConfig():
-            resource = ConfigResource(ConfigResourceType.TOPIC, change.topic)
-            operations = [AlterConfigOp(name=name, value=value) for name, value in change.values.items()]
-            operations += [AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in change.resets]
-            (await client.incremental_alter_configs({resource: operations})).raise_any()
-        case ReassignReplicas():
-            replicas = {
-                TopicPartition(change.topic, number): brokers for number, brokers in change.replicas.items()
-            }
-            (await client.alter_partition_reassignments(replicas)).raise_any()
-        case DeleteTopic():
-            key = change.topic if change.topic_id is None else change.topic_id
-            _raise_unless((await client.delete_topics([key])).errors.values(), *_MISSING)
+async def change_topics(client: AdminClient, changes: Sequence[TopicChange]) -> Errors:
+    """Make changes of different topics; one that was made already is no error."""
+    return await make_changes(client, changes, _REQUESTS)
 
 
-def _raise_unless(errors: Iterable[ServerError], *codes: ErrorCode) -> None:
-    for error in errors:
-        if error.error_code not in codes:
-            raise error
+async def _create(client: AdminClient, changes: Sequence[CreateTopic]) -> Errors:
+    new = [
+        NewTopic(
+            name=change.topic,
+            partitions=-1 if change.partitions is None else change.partitions,
+            replication_factor=-1 if change.replication_factor is None else change.replication_factor,
+            configs=change.config,
+        )
+        for change in changes
+    ]
+    created = await client.create_topics(new)
+    return [created.error_of(change.topic, {ErrorCode.topic_already_exists}) for change in changes]
+
+
+async def _add_partitions(client: AdminClient, changes: Sequence[AddPartitions]) -> Errors:
+    counts = {change.topic: NewPartitions(total_count=change.count) for change in changes}
+    added = await client.create_partitions(counts)
+    return [added.error_of(change.topic) for change in changes]
+
+
+async def _alter_configs(client: AdminClient, changes: Sequence[AlterConfig]) -> Errors:
+    resources = [ConfigResource(ConfigResourceType.TOPIC, change.topic) for change in changes]
+    altered = await client.incremental_alter_configs(
+        {resource: _operations(change) for resource, change in zip(resources, changes, strict=True)}
+    )
+    return [altered.error_of(resource) for resource in resources]
+
+
+def _operations(change: AlterConfig) -> list[AlterConfigOp]:
+    return [
+        *(AlterConfigOp(name=name, value=value) for name, value in change.values.items()),
+        *(AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in change.resets),
+    ]
+
+
+async def _reassign(client: AdminClient, changes: Sequence[ReassignReplicas]) -> Errors:
+    replicas = {
+        TopicPartition(change.topic, number): brokers
+        for change in changes
+        for number, brokers in change.replicas.items()
+    }
+    reassigned = await client.alter_partition_reassignments(replicas)
+    return [
+        first_error(reassigned.error_of(TopicPartition(change.topic, number)) for number in change.replicas)
+        for change in changes
+    ]
+
+
+async def _delete(client: AdminClient, changes: Sequence[DeleteTopic]) -> Errors:
+    keys = [change.topic if change.topic_id is None else change.topic_id for change in changes]
+    deleted = await client.delete_topics(keys)
+    return [deleted.error_of(key, _MISSING) for key in keys]
+
+
+_REQUESTS = {
+    CreateTopic: Request(_create, lambda change: change.partitions or 1),
+    AddPartitions: Request(_add_partitions, lambda change: change.count - change.present),
+    AlterConfig: Request(_alter_configs),
+    ReassignReplicas: Request(_reassign, lambda change: len(change.replicas)),
+    DeleteTopic: Request(_delete),
+}

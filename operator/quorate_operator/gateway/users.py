@@ -1,11 +1,11 @@
 """Users: their credentials, ACLs and quotas as brokers describe them, and the requests that change them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from quorate_admin.client import AdminClient
-from quorate_admin.errors import ErrorCode, ServerError
+from quorate_admin.errors import AdminError, ErrorCode, ServerError
 from quorate_admin.types.acls import (
     AccessControlEntryFilter,
     AclBinding,
@@ -27,6 +27,7 @@ from quorate_operator.entities.users import (
     RemoveAcls,
     SetCredentials,
 )
+from quorate_operator.gateway.batches import Errors, Request, first_error, make_changes
 
 UserChange = SetCredentials | DeleteCredentials | AddAcls | RemoveAcls | AlterQuotas
 
@@ -51,9 +52,7 @@ async def observe_users(
         AdminError: no broker answered, or a request was refused.
     """
     described = await client.describe_user_scram_credentials(users or ())
-    for error in described.errors.values():
-        if error.error_code is not ErrorCode.resource_not_found:
-            raise error
+    described.raise_any({ErrorCode.resource_not_found})
     strict = ClientQuotaFilter.contains_only([ClientQuotaFilterComponent(entity_type=USER)])
     quotas = await client.describe_client_quotas(strict)
     return UsersFacts(
@@ -86,41 +85,79 @@ async def _acls(
     return {principal: frozenset(of) for principal, of in found.items()}
 
 
-async def change_user(client: AdminClient, change: UserChange) -> None:
-    """Make one change; one that was made already is no error.
+async def change_users(client: AdminClient, changes: Sequence[UserChange]) -> Errors:
+    """Make changes of different users; one that was made already is no error."""
+    return await make_changes(client, changes, _REQUESTS)
 
-    Raises:
-        ServerError: it was refused.
-        AdminError: no broker answered.
-    """
-    match change:
-        case SetCredentials():
-            upsertion = UserScramCredentialUpsertion(
+
+async def _set_credentials(client: AdminClient, changes: Sequence[SetCredentials]) -> Errors:
+    altered = await client.alter_user_scram_credentials(
+        [
+            UserScramCredentialUpsertion(
                 user=change.user, mechanism=_mechanism(change.mechanism), password=change.password
             )
-            (await client.alter_user_scram_credentials([upsertion])).raise_any()
-        case DeleteCredentials():
-            # One request for each: a request for several is refused as a whole if one of them is gone already.
-            for mechanism in change.mechanisms:
-                deletion = UserScramCredentialDeletion(user=change.user, mechanism=_mechanism(mechanism))
-                results = await client.alter_user_scram_credentials([deletion])
-                for error in results.errors.values():
-                    if error.error_code is not ErrorCode.resource_not_found:
-                        raise error
-        case AddAcls():
-            (await client.create_acls(change.bindings)).raise_any()
-        case RemoveAcls():
-            deleted = await client.delete_acls(map(AclBindingFilter.of, change.bindings))
-            deleted.raise_any()
-            for matches in deleted.values.values():
-                for match in matches:
-                    if match.error is not None:
-                        raise match.error
-        case AlterQuotas():
-            alteration = ClientQuotaAlteration(
-                entity=ClientQuotaEntity.of({USER: change.user}), values=change.values
+            for change in changes
+        ]
+    )
+    return [altered.error_of(change.user) for change in changes]
+
+
+async def _delete_credentials(client: AdminClient, changes: Sequence[DeleteCredentials]) -> Errors:
+    # One mechanism of each user at a time: if one of several is gone already, none of them is deleted.
+    errors: dict[str, AdminError] = {}
+    for number in range(max(len(change.mechanisms) for change in changes)):
+        deletions = [
+            UserScramCredentialDeletion(user=change.user, mechanism=_mechanism(change.mechanisms[number]))
+            for change in changes
+            if number < len(change.mechanisms)
+        ]
+        deleted = await client.alter_user_scram_credentials(deletions)
+        for deletion in deletions:
+            error = deleted.error_of(deletion.user, {ErrorCode.resource_not_found})
+            if error is not None:
+                errors.setdefault(deletion.user, error)
+    return [errors.get(change.user) for change in changes]
+
+
+async def _add_acls(client: AdminClient, changes: Sequence[AddAcls]) -> Errors:
+    created = await client.create_acls([binding for change in changes for binding in change.bindings])
+    return [first_error(map(created.error_of, change.bindings)) for change in changes]
+
+
+async def _remove_acls(client: AdminClient, changes: Sequence[RemoveAcls]) -> Errors:
+    filters = [list(map(AclBindingFilter.of, change.bindings)) for change in changes]
+    removed = await client.delete_acls([acl_filter for of_change in filters for acl_filter in of_change])
+    return [
+        first_error(
+            error
+            for acl_filter in of_change
+            for error in (
+                removed.error_of(acl_filter),
+                *(match.error for match in removed.values.get(acl_filter, ())),
             )
-            (await client.alter_client_quotas([alteration])).raise_any()
+        )
+        for of_change in filters
+    ]
+
+
+async def _alter_quotas(client: AdminClient, changes: Sequence[AlterQuotas]) -> Errors:
+    entities = [ClientQuotaEntity.of({USER: change.user}) for change in changes]
+    altered = await client.alter_client_quotas(
+        [
+            ClientQuotaAlteration(entity=entity, values=change.values)
+            for entity, change in zip(entities, changes, strict=True)
+        ]
+    )
+    return [altered.error_of(entity) for entity in entities]
+
+
+_REQUESTS = {
+    SetCredentials: Request(_set_credentials),
+    DeleteCredentials: Request(_delete_credentials),
+    AddAcls: Request(_add_acls, lambda change: len(change.bindings)),
+    RemoveAcls: Request(_remove_acls, lambda change: len(change.bindings)),
+    AlterQuotas: Request(_alter_quotas),
+}
 
 
 def _mechanism(name: str) -> ScramMechanism:

@@ -20,7 +20,7 @@ class Clusters:
         self._tasks: ReconcileTasks[ClusterKey, ClusterReconciler] = ReconcileTasks()
 
     def seen(self, body: Object) -> None:
-        """Handle a created or changed resource: starts or wakes its cluster's reconcile."""
+        """Handle a created or changed resource: start or wake its cluster's reconcile."""
         changed = self._shared.store.put(body)
         key = self._shared.store.cluster_of(body)
         if key not in self._tasks:

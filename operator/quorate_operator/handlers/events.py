@@ -12,6 +12,8 @@ from quorate_operator.web.snapshots import ClusterEvent, ClusterKey, SnapshotReg
 RECORDED_MAX = 2048
 REPEAT_AFTER_S = 600.0
 """An Event that still applies is repeated after this time."""
+TERMINATING_S = 60.0
+"""How long no Events are written in a namespace that was found to be terminating."""
 NOTE_LENGTH_MAX = 1024
 REASON_LENGTH_MAX = 128
 
@@ -26,6 +28,8 @@ class EventRecorder:
         self._snapshots = snapshots
         self._identity = identity
         self._recorded: OrderedDict[tuple[str, ...], float] = OrderedDict()
+        self._terminating: dict[str, float] = {}
+        """When a namespace was found to be terminating, by its name. Another one may have the name later."""
 
     async def record(
         self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
@@ -42,9 +46,13 @@ class EventRecorder:
         at_ms = time.time_ns() // 1_000_000
         text = f"{reason}: {note}"
         self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
+        if self._terminating.get(cluster.namespace, -REPEAT_AFTER_S) > now - TERMINATING_S:
+            return
         try:
             await self._api.create(EVENT, cluster.namespace, self._event(about, reason, note, is_warning))
         except ApiError as error:  # an Event is for people; nothing depends on it
+            if error.is_of_terminating_namespace:
+                self._terminating[cluster.namespace] = now
             log.warning("%s/%s: the Event %s was not written: %s", *cluster, reason, error)
 
     def settle(self, about: Object, reason: str, note: str) -> None:

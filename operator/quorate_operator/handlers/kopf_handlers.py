@@ -32,7 +32,7 @@ DELETION_WAIT_S = 5.0
 DELETION_PAUSE_S = 0.1
 """The pause between two such waits, in which kopf handles events that have arrived."""
 LONG_DELETION_S = 120.0
-"""After this time, as for a pool that is drained, pauses are LONG_PAUSE_S: kopf annotates each attempt."""
+"""After this time, as when a pool is drained, the pauses are LONG_PAUSE_S: each attempt writes an annotation."""
 LONG_PAUSE_S = 20.0
 WORKERS_MAX = 64
 DELETION_ID = "deletion"

@@ -61,7 +61,7 @@ class OperatorOptions:
     `namespaces` is None for all of them. `selector` selects the resources by their labels. `lease_namespace` has
     the Lease of leader election, `lease_name`. `own_namespace` is where the operator's own pod is, None outside of
     Kubernetes. `listen` is the host and port of /healthz, /readyz and /metrics, `web` those of the status page; None:
-    not served. `drift_interval_s` is the time between two observations at a topic or user that is as desired.
+    not served. `drift_interval_s` is the time between two observations of a topic or user that is as desired.
     """
 
     identity: str

@@ -111,7 +111,7 @@ class ClusterReconciler:
             await self._has_cleared.wait()
 
     async def run(self) -> None:
-        """Reconciles until it is cancelled."""
+        """Reconcile until it is cancelled."""
         try:
             await self._guard.run(self._loop.run)
         finally:
@@ -277,7 +277,7 @@ class ClusterReconciler:
         await self._shared.step_failed(self._subject(observation.desired, failed.action), failed.action, note)
 
     async def plan_done(self, observation: Observation | None) -> None:
-        """Clears what is left of a deleted KafkaController, or of deleted pools without a KafkaController."""
+        """Clear what is left of a deleted KafkaController, or of deleted pools without a KafkaController."""
         resources = self._resources
         if self._is_split:
             return

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
+from quorate_operator import clock
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Liveness
 from quorate_operator.handlers.metrics import OperatorMetrics
@@ -15,6 +15,7 @@ from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind, KubernetesApi, Object
 from quorate_operator.runtime.loop import RequeuePolicy
+from quorate_operator.view.texts import iso_time
 from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 CONCURRENT_OBSERVATIONS_MAX = 16
@@ -69,7 +70,7 @@ class Shared:
         if ready is not None:
             reason = "" if ready["status"] == "True" else str(ready["reason"])
             self.metrics.set_state(kind.name, namespace, name, reason)
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = iso_time(clock.now_ms())
         patch = merged_status(body.get("status") or {}, status, now)
         if patch is None or not is_due(patch):
             return None
@@ -139,7 +140,7 @@ class FaultGuard:
         self._faults_in_a_row = 0
 
     async def run(self, reconcile: Callable[[], Awaitable[None]]) -> None:
-        """Repeats `reconcile` until it is cancelled."""
+        """Repeat `reconcile` until it is cancelled."""
         try:
             while True:
                 try:

@@ -38,15 +38,10 @@ def template_values(
     }
 
 
-def check_template(template: str, field: str) -> None:
-    """Check that a template can be filled in. Raises TemplateError; `field` is its path in the manifest."""
-    _parts(template, field)
-
-
 def fill_host(template: str, values: Mapping[str, str], field: str) -> str:
     """Return the host that a template gives with the values of `template_values`. Raises TemplateError.
 
-    A literal IPv6 address is a template without placeholders.
+    `field` is its path in the manifest. A literal IPv6 address is a template without placeholders.
     """
     host = "".join(
         literal + (values[name] if name is not None else "") for literal, name in _parts(template, field)

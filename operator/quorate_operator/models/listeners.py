@@ -217,8 +217,8 @@ class BrokerListener(Listener):
     )
     network_policy_peers: NetworkPolicyPeers | None = Field(
         default=None,
-        description="With spec.networkPolicy.enabled: who may connect besides brokers and the operator, as `from` of "
-        "a NetworkPolicy. Default: everybody.",
+        description="With spec.networkPolicy.enabled: the peers that may connect besides brokers and the operator, "
+        "as `from` of a NetworkPolicy. Default: all.",
     )
 
     @model_validator(mode="after")

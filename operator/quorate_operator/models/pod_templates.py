@@ -136,9 +136,9 @@ class PodTemplate(Model):
     affinity: Affinity | None = Field(default=None, description="As in a pod.")
     topology_spread_constraints: _Objects | None = Field(
         default=None,
-        description="As in a pod; without a labelSelector, the cluster's nodes of the same role are spread. Default: "
-        "over nodes and zones where possible; pods with new volumes must be spread over nodes, or over racks "
-        "where the pool has `rack`.",
+        description="As in a pod. A constraint without a labelSelector is for the pods of the cluster that have the "
+        "same role. Default: pods are spread over Kubernetes nodes and zones where possible; pods with new volumes "
+        "must be spread over Kubernetes nodes, or over racks where the pool has `rack`.",
     )
     env: _Objects = Field(
         default=(),
@@ -182,7 +182,8 @@ class Rack(Model):
     """The rack of each broker, by a label of the Kubernetes node of its pod."""
 
     topology_key: LabelKey = Field(
-        description="The label, for instance topology.kubernetes.io/zone. A pod on a node without it waits."
+        description="The label, for instance topology.kubernetes.io/zone. A pod on a Kubernetes node without it "
+        "waits."
     )
 
 

@@ -189,7 +189,7 @@ def tls_keys(tls: Tls, *, is_controllers: bool) -> tuple[str, ...]:
 
 
 def plain_users(sasl: Sasl, secrets: Mapping[str, Secret]) -> tuple[str, ...]:
-    """Return who may log in with PLAIN: the user of the nodes, and each other key of the Secret."""
+    """Return the users that may log in with PLAIN: that of the nodes, and each other key of the Secret."""
     secret = secrets.get(sasl.secret)
     others = () if secret is None else (key for key in sorted(secret.values) if key != sasl.user)
     return (sasl.user, *others)

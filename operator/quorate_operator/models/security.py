@@ -178,8 +178,8 @@ class OAuth(Model):
     jwks_url: JwksUrl | None = Field(
         default=None,
         description=(
-            "Where nodes read the issuer's public keys: the https: URL of its JSON Web Key Set. An http: URL is "
-            "accepted; anyone who can alter its responses can log in as any user."
+            "Where nodes read the issuer's public keys: the https: URL of its JSON Web Key Set. With an http: URL, "
+            "anyone on the network path can replace the keys, and log in as any user."
         ),
     )
     jwks_secret_name: ResourceName | None = Field(
@@ -290,8 +290,8 @@ class Sasl(Model):
 
 _USERNAME = "The user that nodes and the operator log in as."
 _PASSWORDS = (
-    "A Secret with the password of username, whose key is the username. With PLAIN, each key of it is a user "
-    "who may log in. A change restarts the nodes."
+    "A Secret with the password of `username`, under the key of that name. With PLAIN, each of its keys is a user "
+    "that may log in. A change restarts the nodes."
 )
 
 

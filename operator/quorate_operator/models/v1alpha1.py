@@ -67,8 +67,8 @@ BROKER_IDS = 10_000
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ON_ONE_NODE = (
-    "ReadWriteOnce is for controllers on one node: must be ReadWriteMany when replicas is more than 1, unless "
-    f"template.nodeSelector names a {_HOSTNAME}"
+    "ReadWriteOnce is for controllers on one Kubernetes node: must be ReadWriteMany when replicas is more than 1, "
+    f"unless template.nodeSelector names a {_HOSTNAME}"
 )
 
 

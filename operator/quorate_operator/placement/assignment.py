@@ -21,6 +21,7 @@ class Assignment:
         """`movable` are the partitions that `evenness` may move."""
         brokers = tuple(brokers)
         self.partitions = partitions
+        self.index_of = {partition.partition: index for index, partition in enumerate(partitions)}
         self.movable = tuple(movable)
         self.replicas = [list(partition.assigned) for partition in partitions]
         self.order: dict[int, int] = {}
@@ -66,6 +67,14 @@ class Assignment:
             return False
         room = self._room.get(target)
         return room is None or target in self.partitions[index].replicas or room >= self.size(index)
+
+    def without_room(self, index: int) -> list[int]:
+        """Return the brokers that could get a replica of the partition, except that a disk of theirs is too full."""
+        return [
+            target
+            for target in self.targets
+            if target not in self.replicas[index] and not self.has_room(index, target)
+        ]
 
     def may_move(self, index: int, source: int, target: int) -> bool:
         """Whether the move is possible and leaves no more replicas in one rack."""

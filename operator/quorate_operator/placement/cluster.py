@@ -137,10 +137,11 @@ class InFlight:
     size_bytes: int = 0
 
     def admits(self, size_bytes: int) -> bool:
-        """Whether a partition may begin to move."""
+        """Whether a partition of which `size_bytes` are copied may begin to move."""
         if self.partitions == 0:
             return True
-        return self.partitions < IN_FLIGHT_MAX and self.size_bytes + size_bytes <= IN_FLIGHT_BYTES_MAX
+        has_room = size_bytes == 0 or self.size_bytes + size_bytes <= IN_FLIGHT_BYTES_MAX
+        return self.partitions < IN_FLIGHT_MAX and has_room
 
     def add(self, size_bytes: int) -> None:
         self.partitions += 1

@@ -52,7 +52,8 @@ def empty_directories(
 
     Returns the path that each replica moves to now, within the limit in flight, and the first one without room.
     """
-    rooms = rooms_by_directory({path: own for path, own in directories.items() if path not in removed})
+    # Brokers report their disks since Kafka 3.3, and cordon directories since 4.3.
+    rooms = rooms_by_directory({path: own for path, own in directories.items() if path not in removed}) or {}
     moving = {partition for directory in directories.values() for partition in directory.incoming}
     replicas = [
         (partition, size_bytes, directory.is_cordoned and directory.error is None and path in removed)
@@ -60,13 +61,6 @@ def empty_directories(
         for partition, size_bytes in sorted(directory.replicas.items())
     ]
     in_flight = InFlight(len(moving), sum(size_bytes for key, size_bytes, _ in replicas if key in moving))
-    is_known = rooms is not None
-    if rooms is None:  # the directory that holds the least counts as the one with the most room
-        rooms = {
-            path: -directory.used_bytes
-            for path, directory in directories.items()
-            if path not in removed and directory.takes_replicas
-        }
     targets: dict[PartitionId, str] = {}
     without_room: PartitionId | None = None
     for partition, size_bytes, is_leaving in replicas:
@@ -75,7 +69,7 @@ def empty_directories(
         if not in_flight.admits(size_bytes):
             break
         path = max(rooms, key=lambda path: (rooms[path], path), default=None)
-        if path is None or (is_known and rooms[path] < size_bytes):
+        if path is None or rooms[path] < size_bytes:
             without_room = without_room or partition
             continue
         targets[partition] = path

@@ -88,7 +88,7 @@ class _EvenNumbers:
 
 
 def _even_bytes(assignment: Assignment, brokers: Sequence[int]) -> bool:
-    """Exchanges replicas of brokers, or moves one where their numbers differ by one. Returns whether any moved."""
+    """Exchange replicas of brokers, or move one where their numbers differ by one. Returns whether any moved."""
     mean = sum(assignment.bytes[broker] for broker in brokers) / max(1, len(brokers))
     tolerance = mean * BYTES_TOLERANCE
     exchanges = 0
@@ -112,7 +112,7 @@ def _exchange_any(assignment: Assignment, brokers: Sequence[int], mean: float, t
 
 
 def _exchange(assignment: Assignment, source: int, target: int, gain_min: float) -> bool:
-    """Reduces the difference in bytes of two brokers by at least twice `gain_min`, if a move or an exchange can."""
+    """Reduce the difference in bytes of two brokers by at least twice `gain_min`, if a move or an exchange can."""
     difference = assignment.bytes[source] - assignment.bytes[target]
     best: tuple[float, int, int, int | None] | None = None
     there, here = _by_size(assignment, source), _by_size(assignment, target)

@@ -41,21 +41,23 @@ def remove_brokers(
 def change_factor(assignment: Assignment, factor: int, indexes: Iterable[int]) -> list[int]:
     """Give partitions `factor` replicas, within the limit in flight. Returns those for which no broker has room.
 
-    Replicas that can stay keep their order. A partition keeps a replica that is in sync.
+    Replicas that can stay keep their order. A partition keeps a replica that is in sync. A smaller factor copies
+    nothing.
     """
     short = []
     for index in indexes:
-        if not assignment.in_flight.admits(assignment.size(index)):
+        copied_bytes = assignment.size(index) if len(assignment.replicas[index]) < factor else 0
+        if not assignment.in_flight.admits(copied_bytes):
             break
         if not _resize(assignment, index, factor):
             short.append(index)
         else:
-            assignment.in_flight.add(assignment.size(index))
+            assignment.in_flight.add(copied_bytes)
     return short
 
 
 def _resize(assignment: Assignment, index: int, factor: int) -> bool:
-    """Change the number of replicas of a partition; not at all, and returns False, if too few brokers have room."""
+    """Change the number of replicas of a partition. Returns False, without a change, if too few brokers have room."""
     replicas, isr = assignment.replicas[index], assignment.partitions[index].isr
     chosen = list(replicas)
     while len(chosen) < factor:

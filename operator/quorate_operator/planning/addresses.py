@@ -134,7 +134,7 @@ class _Pass:
     held_back: dict[int, WaitFor] = field(default_factory=dict)
 
     def plan_node(self, node: DesiredNode) -> None:
-        """Publish the node's next addresses, and decides whether it may restart or start with them."""
+        """Publish the node's next addresses, and decide whether it may restart or start with them."""
         seen = self.observed.nodes.get(node.node_id)
         slots = [self.addresses.slots[SlotId(node.node_id, listener)] for listener in node.advertised]
         self._publish(slots)
@@ -291,7 +291,7 @@ class _Pass:
         return f"its advertised address changes: {', '.join(changes)}"
 
     def plan_old(self, publication: Publication, now_ms: int) -> None:
-        """Retires an address that no node advertises or will advertise, and withdraws it after its window."""
+        """Retire an address that no node advertises or will advertise, and withdraw it after its window."""
         if self.observed.kafka is None or self._is_used(publication):
             # Without a leader it is unknown which addresses clients get.
             return

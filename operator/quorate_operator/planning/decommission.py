@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from quorate_operator.placement.assignment import Assignment
-from quorate_operator.placement.cluster import FREE_SHARE_MIN, Broker, ObservedPartition
+from quorate_operator.placement.cluster import Broker, ObservedPartition
 from quorate_operator.placement.goals import remove_brokers
 from quorate_operator.planning.addresses import has_publications
 from quorate_operator.planning.cluster import (
@@ -29,6 +29,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.liveness import restart_backoff_ms
+from quorate_operator.planning.space import refuse_without_room
 from quorate_operator.planning.steps import (
     Action,
     DeleteVolume,
@@ -44,10 +45,10 @@ from quorate_operator.planning.steps import (
     WaitFor,
     WithdrawAddress,
     format_bytes,
+    some_of,
     wait_for,
 )
 
-_TOPICS_NAMED_MAX = 5
 _label = Role.BROKER.label
 
 
@@ -167,7 +168,7 @@ class _Drain:
             return
         if seen.state is NodeState.ABSENT:
             if alone:
-                what = _some(sorted({partition.partition.topic for partition in alone}))
+                what = some_of(sorted({partition.partition.topic for partition in alone}))
                 self._refused(
                     node_id,
                     Refusal(
@@ -212,7 +213,7 @@ class _Drain:
             Refusal(
                 code="TooFewBrokers",
                 message=f"{_label(node_id)} can't leave: {staying} broker(s) stay, and topics have more replicas: "
-                f"{_some(sorted(too_wide))}; keep more brokers, lower their replication factors or delete them",
+                f"{some_of(sorted(too_wide))}; keep more brokers, lower their replication factors or delete them",
             ),
         )
         return True
@@ -238,7 +239,7 @@ class _Drain:
                 reason = f"{_label(node_id)} leaves: {len(targets)} of its partitions move to others"
                 self.steps.append(ReassignPartitions(node_id=node_id, targets=targets, reason=reason))
             if stuck:
-                self._explain(node_id, partitions[stuck[0]], assignment)
+                self._explain(node_id, stuck[0], assignment)
             self.waits.append(self._progress(node_id))
 
     def _brokers(self) -> Iterator[Broker]:
@@ -261,17 +262,12 @@ class _Drain:
                 replicas=load.replicas,
             )
 
-    def _explain(self, node_id: int, partition: ObservedPartition, assignment: Assignment) -> None:
+    def _explain(self, node_id: int, index: int, assignment: Assignment) -> None:
         """Refuse, or wait, for a partition that can't move."""
-        name = f"{partition.partition.topic}-{partition.partition.number}"
-        others = [target for target in assignment.targets if target not in partition.assigned]
-        if others:
-            refusal = Refusal(
-                code="TooLittleSpace",
-                message=f"{name} ({format_bytes(partition.size_bytes or 0)}) can't leave {_label(node_id)}: "
-                f"broker(s) {', '.join(map(str, others))} would keep less than {FREE_SHARE_MIN:.0%} of a disk free; "
-                "add brokers or space, or delete data",
-            )
+        partition = assignment.partitions[index].partition
+        name = f"{partition.topic}-{partition.number}"
+        refusal = refuse_without_room(assignment, index, name, f"can't leave {_label(node_id)}")
+        if refusal is not None:
             self._refused(node_id, refusal)
             return
         staying = len(self.desired.of_role(Role.BROKER))
@@ -302,7 +298,7 @@ class _Drain:
         moves = any(isinstance(step, ReassignPartitions) and step.node_id in held for step in self.steps)
         if moves or any(node_id in partition.removing for node_id, own in held.items() for partition in own):
             return
-        holders = _some(
+        holders = some_of(
             [f"{_label(node_id)} holds {len(own)} replica(s)" for node_id, own in held.items() if own]
         )
         message = (
@@ -344,12 +340,6 @@ def _ways_out(desired: DesiredCluster, pool: str) -> str:
         f"or set storage.onDeletion of {pool} to Retain, which stops its brokers and keeps their volumes and "
         f"registrations; or delete KafkaController {desired.name} as well, and with it the whole cluster"
     )
-
-
-def _some(names: list[str]) -> str:
-    """Return some of the names, and the number of the others."""
-    more = len(names) - _TOPICS_NAMED_MAX
-    return ", ".join(names[:_TOPICS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def with_pool_removal(plan: Plan, removed: Mapping[int, ObservedNode]) -> Plan:

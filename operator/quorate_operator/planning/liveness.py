@@ -24,7 +24,7 @@ RESTART_BACKOFF_MS_MAX = 30_000
 def plan_starts(
     desired: DesiredCluster, observed: ObservedCluster, now_ms: int, created: Part, addresses: AddressPlan
 ) -> Part:
-    """Plan the nodes to start now, and wait for others; `created` has the CreateNode steps of this plan."""
+    """Plan the starts that are due now, and waits for the others. `created` has the CreateNode steps of this plan."""
     formatted = {
         step.node_id for step in created.due if isinstance(step, CreateNode) and not _waits_for_all(step)
     }

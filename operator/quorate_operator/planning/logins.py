@@ -33,9 +33,9 @@ class Login:
 
 
 def with_logins(plan: Plan, desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) -> Plan:
-    """Return the plan without starts and restart after which nodes would shut each other out, and with the refusal.
+    """Return the plan without starts and restarts after which nodes could not log in to each other.
 
-    `running` are the revisions of the nodes that run.
+    It has the refusal in their place. `running` are the revisions of the nodes that run.
     """
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
         return plan

@@ -178,7 +178,7 @@ def _retire(desired: DesiredCluster, observed: ObservedCluster, view: QuorumView
 
 
 def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolicy) -> Part:
-    """Rule 4: stops the controller, waits for its unregistration, deletes its volume by policy, and forgets it."""
+    """Apply rule 4: stop the controller, wait for its unregistration, delete its volume by policy, and forget it."""
     node_id, name = seen.node_id, seen.label
     if seen.unreachable_host:
         return Part(

@@ -44,7 +44,7 @@ def judge(observed: ObservedCluster) -> ClusterFacts:
 
 
 def plan_registrations(desired: DesiredCluster, observed: ObservedCluster, target: int | None) -> Part:
-    """Unregisters ghosts, or keeps them from blocking `target`, the desired metadata.version."""
+    """Unregister ghosts, or keep them from blocking `target`, the desired metadata.version."""
     if observed.kafka is None:
         return Part()
     due: list[UnregisterController | RefreshRegistration] = []

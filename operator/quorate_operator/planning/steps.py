@@ -13,6 +13,9 @@ from typing import NamedTuple
 from quorate_operator.placement.cluster import PartitionId
 from quorate_operator.planning.cluster import Address, Role
 
+NAMED_MAX = 5
+"""How many names a message has."""
+
 
 class StepError(Exception):
     """A step of a plan failed. The message names the node or the object, and the reason."""
@@ -219,7 +222,7 @@ class CordonDirectories(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveReplicas(_NodeStep):
+class MoveBetweenDirectories(_NodeStep):
     """Move replicas of a running broker to other log directories of it (KIP-113), by path."""
 
     targets: Mapping[PartitionId, str]
@@ -236,7 +239,7 @@ KafkaAction = (
     | ElectPreferredLeaders
     | SetLogLevels
     | CordonDirectories
-    | MoveReplicas
+    | MoveBetweenDirectories
 )
 
 
@@ -333,6 +336,12 @@ def listed(node_ids: Iterable[int]) -> str:
     if len(names) < 2:
         return names[0] if names else "none"
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return `a, b and 3 more`: the first NAMED_MAX names, and the number of the others."""
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def format_bytes(size_bytes: int) -> str:

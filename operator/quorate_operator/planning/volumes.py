@@ -33,13 +33,14 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
+from quorate_operator.planning.space import TOO_LITTLE_SPACE
 from quorate_operator.planning.steps import (
     Action,
     CordonDirectories,
     CreateVolume,
     DeleteVolume,
     GrowVolume,
-    MoveReplicas,
+    MoveBetweenDirectories,
     Part,
     Refusal,
     ReleaseVolume,
@@ -214,8 +215,10 @@ class _Removal:
             return
         directories = kafka.directories.get(self.node.node_id) if kafka is not None else None
         if kafka is None or directories is None or self.seen.state is not NodeState.READY:
-            listed = ", ".join(map(str, leaving))
-            self._wait(f"{self.node.label} to be in service, so that its volume(s) {listed} can be emptied")
+            volume_ids = ", ".join(map(str, leaving))
+            self._wait(
+                f"{self.node.label} to be in service, so that its volume(s) {volume_ids} can be emptied"
+            )
             return
         level = kafka.features.get(METADATA_VERSION, 0)
         if level < CORDONED_DIRECTORIES_SINCE:
@@ -233,13 +236,13 @@ class _Removal:
         )
         if targets:
             reason = f"{len(targets)} replica(s) leave volumes that are removed from storage.volumes"
-            self.due.append(MoveReplicas(node_id=self.node.node_id, targets=targets, reason=reason))
+            self.due.append(MoveBetweenDirectories(node_id=self.node.node_id, targets=targets, reason=reason))
         for volume_id, volume in used_now.items():
             self._plan_directory(volume_id, directories.get(volume.directory))
         if without_room is not None:
             size_bytes = max(directory.replicas.get(without_room, 0) for directory in directories.values())
             self._refuse(
-                "TooLittleSpace",
+                TOO_LITTLE_SPACE,
                 f"{without_room.topic}-{without_room.number} ({format_bytes(size_bytes)}) can't leave a removed "
                 f"volume of {self.node.label}: no other volume has room for it; let one grow, or list the "
                 "removed one again",
@@ -264,7 +267,7 @@ class _Removal:
             self._release(volume_id, "it is empty")
 
     def _cordon(self, leaving: Mapping[int, ObservedVolume]) -> None:
-        """Cordons directories that leave, uncordons those that stay, and forgets those that the broker does not have.
+        """Cordon directories that leave, uncordon those that stay, and forget those that the broker does not have.
 
         The operator does not cordon volume 0, and keeps a cordon that was set there by hand.
         """

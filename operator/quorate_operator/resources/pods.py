@@ -146,7 +146,7 @@ def dry_run_pod(context: Context, desired: DesiredCluster, node: DesiredNode) ->
     With the name of the running pod, the dry run would be a change of that pod.
     """
     pod = node_pod(context, desired, node, {}, is_initial=False)
-    pod["metadata"]["name"] = short_name(f"{pod_name(node.pool, node.node_id)}-rehearsal")
+    pod["metadata"]["name"] = short_name(f"{pod_name(node.pool, node.node_id)}-dry-run")
     return pod
 
 

@@ -142,7 +142,7 @@ class Host(Protocol):
         """Report that a step failed."""
 
     async def plan_done(self, observation: Observation | None) -> None:
-        """Continues after a plan without steps, or without a desired cluster."""
+        """Continue after a plan without steps, or without a desired cluster."""
 
     async def finished(self, result: PassResult) -> int | None:
         """Report a pass; returns the time to the next one in ms, or None to end the loop."""
@@ -181,7 +181,7 @@ class ReconcileLoop:
         self._woken.set()
 
     async def run(self) -> None:
-        """Reconciles until the host ends it. Raises what `Host.finished` raises."""
+        """Reconcile until the host ends it. Raises what `Host.finished` raises."""
         while True:
             self._woken.clear()
             rest_ms = await self._host.finished(await self._pass())
@@ -190,7 +190,7 @@ class ReconcileLoop:
             await self._rest(rest_ms * random.uniform(1 - self._jitter, 1 + self._jitter))
 
     async def observe(self) -> Observation | None:
-        """Observes, plans, applies supporting objects, and reports. None if no cluster is desired."""
+        """Observe, plan, apply supporting objects, and report. None if no cluster is desired."""
         async with self._host.observing():
             state = await self._host.desired_state()
             if state is None:
@@ -207,7 +207,7 @@ class ReconcileLoop:
             return observation
 
     async def plan_for(self, desired: DesiredCluster) -> Observation:
-        """Observes and plans for a completed cluster. Changes and reports nothing."""
+        """Observe and plan for a completed cluster. Change and report nothing."""
         observed = await self._runtime.observe(desired)
         permitted = self._runtime.permitted(plan(desired, observed, self._now_ms()), desired)
         observation = Observation(desired=desired, observed=observed, plan=permitted)

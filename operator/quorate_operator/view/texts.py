@@ -39,7 +39,7 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.ElectPreferredLeaders: ("elect", "electing"),
     steps.SetLogLevels: ("set", "setting"),
     steps.CordonDirectories: ("cordon", "cordoning"),
-    steps.MoveReplicas: ("move", "moving"),
+    steps.MoveBetweenDirectories: ("move", "moving"),
 }
 """The verb of each kind of action: to be done, and being done."""
 
@@ -59,7 +59,7 @@ def _object(action: steps.Action, label: Label) -> str:
             return f"the data of {label(action.node_id)}"
         case steps.CreateVolume() | steps.GrowVolume() | steps.ReleaseVolume() | steps.DeleteVolume():
             return f"volume {action.volume_id} of {label(action.node_id)}"
-        case steps.CordonDirectories() | steps.MoveReplicas():
+        case steps.CordonDirectories() | steps.MoveBetweenDirectories():
             return _object_of_directories(action, label)
         case steps.RebuildQuorum():
             return f"the quorum from the data of {label(action.node_id)}"
@@ -81,7 +81,9 @@ def _object(action: steps.Action, label: Label) -> str:
     return label(action.node_id)
 
 
-def _object_of_directories(action: steps.CordonDirectories | steps.MoveReplicas, label: Label) -> str:
+def _object_of_directories(
+    action: steps.CordonDirectories | steps.MoveBetweenDirectories, label: Label
+) -> str:
     directories = f"log directories of {label(action.node_id)}"
     if isinstance(action, steps.CordonDirectories):
         return f"{len(action.directories)} {directories}"

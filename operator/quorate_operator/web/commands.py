@@ -1,7 +1,6 @@
 """Commands of the status page: each sets an annotation, and the reconcile does the rest."""
 
-from datetime import UTC, datetime
-
+from quorate_operator import clock
 from quorate_operator.models.base import ANNOTATION_PAUSE, ANNOTATION_RESTART
 from quorate_operator.runtime.kubernetes.api import (
     BROKERS,
@@ -11,6 +10,7 @@ from quorate_operator.runtime.kubernetes.api import (
     KubernetesApi,
     Object,
 )
+from quorate_operator.view.texts import iso_time
 from quorate_operator.web.snapshots import ClusterKey, CommandError
 
 
@@ -25,7 +25,7 @@ class AnnotationCommands:
 
     async def restart_node(self, key: ClusterKey, node_id: int) -> None:
         kind, pool = await self._pool_of(key, node_id)
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = iso_time(clock.now_ms())
         await self._annotate(kind, pool, f"{ANNOTATION_RESTART}-{node_id}", now)
 
     async def _pool_of(self, key: ClusterKey, node_id: int) -> tuple[Kind, ClusterKey]:

@@ -78,7 +78,7 @@ def state(text: str, tone: str, node: NodeView | None) -> Html:
             again = f", {seen.exits_in_a_row} times in a row" if seen.exits_in_a_row > 1 else ""
             why.append(f"{seen.exit_reason}{again}")
         if seen.unreachable_host:
-            why.append("its host does not answer")
+            why.append("its machine does not answer")
     return fragment(
         said(text, tone),
         element("span", "; ".join(why), class_="why") if why else None,

@@ -204,7 +204,7 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     ({"history": {"storage": {}}}, "spec.history.storage.size: Required value", ""),
     (
         {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}}},
-        "history.storage.accessMode: ReadWriteOnce is for controllers on one node",
+        "history.storage.accessMode: ReadWriteOnce is for controllers on one Kubernetes node",
         "must be ReadWriteMany",
     ),
     (

@@ -66,7 +66,7 @@ def test_exported_topics_change_nothing(name: str, partitions: Any, config: dict
     resource = load_entity(topic_manifest(name, topic, TARGET), "exported")
     assert isinstance(resource, KafkaTopic)
     assert resource.topic_name == name
-    plan = plan_topic(resource, topic, KAFKA)
+    plan = plan_topic(resource, topic)
     assert (tuple(plan.changes), tuple(plan.refusals)) == ((), ())
 
 

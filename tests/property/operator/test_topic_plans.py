@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.kafka_model import TopicModel, kafka_of
+from kit.kafka_model import TopicModel, assigned, kafka_of
 from quorate_operator.entities.topics import (
     ObservedTopic,
     StoredTopic,
@@ -62,7 +62,8 @@ def test_plans_lead_to_what_is_asked_for(case: tuple[Any, TopicModel, Any], mana
     before = model.topic
     stored = StoredTopic(is_managed=before is not None, config=frozenset(managed))
     for _ in range(LOOKS_MAX):
-        plan = plan_topic(resource, model.topic, kafka, stored=stored)
+        observed = None if model.topic is None else assigned(model.topic, kafka.brokers)
+        plan = plan_topic(resource, observed, stored=stored)
         assert not plan.refusals
         stored = StoredTopic.of_status(plan.status)
         if not plan.changes and not plan.waits:

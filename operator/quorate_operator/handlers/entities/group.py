@@ -9,18 +9,19 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, ServerError
 
-from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
+from quorate_operator.entities.plan import ObservedKafka
+from quorate_operator.entities.users import SECRET_MISSING
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.kind_handlers import KindHandler, Seen, uid_of
+from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
+from quorate_operator.handlers.entities.members import Member, Work
 from quorate_operator.handlers.entities.statuses import (
     OPERATOR_FAULT,
     EntityResult,
@@ -33,18 +34,19 @@ from quorate_operator.handlers.entities.statuses import (
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
-from quorate_operator.models.manifests import Entity, ManifestError, load_entity
+from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.runtime.kubernetes.api import ApiError, Object
 from quorate_operator.runtime.loop import RequeuePolicy
 
 WAITING_MS = 5_000
 """The time between two observations of a topic whose replicas are being moved."""
-CONCURRENT_CHANGES_MAX = 8
-"""How many resources of one cluster are changed at the same time."""
+CONCURRENT_EVENTS_MAX = 8
+"""How many Events of changes are written for one cluster at the same time."""
 STALLED_AFTER_FAILURES = 2
 """How many failures in a row make a resource Stalled. A single failure may come from a broker with older metadata."""
 DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "NothingDeleted"
+NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 log = logging.getLogger(__name__)
 
@@ -59,46 +61,6 @@ def requeue_policy_of(drift_interval_s: int) -> RequeuePolicy:
         retry_ms_min=1_000,
         retry_ms_max=15_000,
     )
-
-
-@dataclass(slots=True)
-class _Member:
-    """A resource, and its state between passes."""
-
-    body: Object
-    handler: KindHandler
-    due_ms: int = 0
-    failures_in_a_row: int = 0
-    is_cleared: bool = False
-    fault: str = ""
-    """The fault of the operator in its last pass; empty without one."""
-
-    @property
-    def uid(self) -> str:
-        return str(self.body["metadata"]["uid"])
-
-    @property
-    def label(self) -> str:
-        metadata = self.body["metadata"]
-        return f"{metadata['namespace']}/{metadata['name']}"
-
-    def status_in(self, kafka: ObservedKafka) -> Mapping[str, Any]:
-        """The status; an empty one if it is about another cluster."""
-        status = self.body.get("status") or {}
-        return status if status.get("clusterId") in (None, kafka.cluster_id) else {}
-
-
-@dataclass(slots=True)
-class _Work:
-    """A resource in one pass."""
-
-    member: _Member
-    resource: Entity
-    name: str
-    """The name in Kafka."""
-    plan: EntityPlan | None = None
-    failure: Failure | None = None
-    changed: list[Change] = field(default_factory=list)
 
 
 class EntityGroup:
@@ -122,19 +84,19 @@ class EntityGroup:
         self._requeue_policy = requeue_policy
         self._make_client = make_client
         self._now_ms = now_ms
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, Member] = {}
         self._client: tuple[AdminConfig, AdminClient] | None = None
         self._woken = asyncio.Event()
         self._cleared = asyncio.Event()
         self._failures_in_a_row = 0
         self._guard = FaultGuard(shared, key, key.namespace, requeue_policy, self._kinds)
-        self._changing = asyncio.Semaphore(CONCURRENT_CHANGES_MAX)
+        self._writing = asyncio.Semaphore(CONCURRENT_EVENTS_MAX)
 
     # Called by the registry
 
     def put(self, body: Object, handler: KindHandler, *, is_changed: bool) -> None:
         """Store a resource as it was seen; a new or changed one is due at once."""
-        member = self._members.setdefault(body["metadata"]["uid"], _Member(body=body, handler=handler))
+        member = self._members.setdefault(body["metadata"]["uid"], Member(body=body, handler=handler))
         if is_older(body, member.body):
             # An event from before our last write of the status.
             metadata = {**body["metadata"], "resourceVersion": member.body["metadata"]["resourceVersion"]}
@@ -167,7 +129,7 @@ class EntityGroup:
             await self._cleared.wait()
 
     async def run(self) -> None:
-        """Reconciles due resources until it is cancelled."""
+        """Reconcile due resources until it is cancelled."""
         try:
             await self._guard.run(self._next_pass)
         finally:
@@ -206,13 +168,14 @@ class EntityGroup:
     # One pass
 
     async def reconcile(self) -> None:
-        """Observes the due resources once, makes the changes, and reports."""
+        """Observe the due resources once, make the changes, and report."""
         now_ms = self._now_ms()
         due = [
             member for member in self._members.values() if member.due_ms <= now_ms and not member.is_cleared
         ]
         started = time.monotonic()
-        works = [work for member in due if (work := await self._loaded(member)) is not None]
+        loaded = [work for member in due if (work := await self._loaded(member)) is not None]
+        works = [work for work in loaded if not await self._is_done(work)]
         try:
             failure = await self._reconcile(works)
         except ApiError as error:
@@ -221,32 +184,51 @@ class EntityGroup:
             self._failures_in_a_row = 0
         else:
             self._failures_in_a_row += 1
-            for work in works:
-                if work.member.is_cleared:
-                    continue
-                await self._report_failure(work.member, EntityResult(failure=failure))
-                work.member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
+            left = [work.member for work in works if not work.member.is_cleared]
+            for member in left:
+                member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
+            results = [EntityResult(failure=member.blocked(failure, now_ms)) for member in left]
+            await asyncio.gather(*map(self._report_failure, left, results))
         self._count(due, time.monotonic() - started)
 
-    async def _reconcile(self, works: Sequence[_Work]) -> Failure | None:
+    async def _is_done(self, work: Work) -> bool:
+        """Let a deleted resource go that has nothing in Kafka, even if its cluster never answered."""
+        member = work.member
+        seen = Seen(work.resource, member.body.get("status") or {})
+        if not is_deleted(member.body) or not member.handler.leaves_nothing(seen):
+            return False
+        await self._let_go(member, None)
+        return True
+
+    async def _reconcile(self, works: Sequence[Work]) -> Failure | None:
         """Return why nothing could be observed, or None."""
         if not works:
             return None
         target = await self._targets.find(self.key, works[0].resource.spec)
         if target.is_gone:
-            for work in works:
-                if is_deleted(work.member.body):
-                    await self._let_go(work.member, "the cluster is gone: nothing was deleted in it")
-        if target.failure is not None or target.config is None:
-            return target.failure
-        client = await self._client_of(target.config)
+            deleted = [work.member for work in works if is_deleted(work.member.body)]
+            note = "the cluster is gone: nothing was deleted in it"
+            await asyncio.gather(*(self._let_go(member, note) for member in deleted))
+        if target.config is not None:
+            return await self._reconcile_in(target.config, works, target)
+        if self._client is not None and target.failure is not None and target.failure.code == SECRET_MISSING:
+            # A namespace that is deleted loses its Secrets first. What is deleted with it needs the former login.
+            leaving = [work for work in works if is_deleted(work.member.body)]
+            await self._reconcile_in(self._client[0], leaving, target)
+        return target.failure
+
+    async def _reconcile_in(
+        self, config: AdminConfig, works: Sequence[Work], target: Target
+    ) -> Failure | None:
+        """Return why nothing could be observed in the cluster at these addresses, or None."""
+        client = await self._client_of(config)
         try:
             kafka = await observe_kafka(
                 client,
-                decommissioned=target.leaving,
+                decommissioned=target.decommissioned,
                 reserved=target.reserved,
                 addresses=target.addresses,
-                servers=target.config.bootstrap_servers,
+                servers=config.bootstrap_servers,
             )
             observed = await self._observe(client, works, kafka)
         except AdminError as error:
@@ -255,11 +237,14 @@ class EntityGroup:
             self._claims.put(kafka.cluster_id, work.member.body, work.name)
         for work in works:
             await self._plan(work, kafka, observed)
-        await asyncio.gather(*(self._change_and_report(work, client, kafka, target) for work in works))
+        begun = await asyncio.gather(*(self._begin(work, kafka, target) for work in works))
+        open_works = [work for work, is_open in zip(works, begun, strict=True) if is_open]
+        await self._change(open_works, client)
+        await asyncio.gather(*map(self._finish, open_works))
         return None
 
     async def _observe(
-        self, client: AdminClient, works: Sequence[_Work], kafka: ObservedKafka
+        self, client: AdminClient, works: Sequence[Work], kafka: ObservedKafka
     ) -> Mapping[str, object]:
         """Return what each kind's handler observed, by uid. If a handler fails, its error takes that place."""
         found: dict[str, object] = {}
@@ -284,7 +269,7 @@ class EntityGroup:
             found |= {uid_of(seen.resource): failed for seen in own}
         return found
 
-    async def _plan(self, work: _Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
+    async def _plan(self, work: Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
         member = work.member
         holder = self._claims.other_holder(kafka.cluster_id, member.body, work.name)
         if holder is not None:
@@ -310,10 +295,8 @@ class EntityGroup:
             self._fault(member.label, member.handler, error)
             work.failure = self._failure_of(member, error)
 
-    async def _change_and_report(
-        self, work: _Work, client: AdminClient, kafka: ObservedKafka, target: Target
-    ) -> None:
-        """Make the planned changes for one resource, and report. A fault does not affect the other resources."""
+    async def _begin(self, work: Work, kafka: ObservedKafka, target: Target) -> bool:
+        """Report what is to be changed for one resource. Returns False if it is let go."""
         member = work.member
         member.fault = ""
         is_leaving = is_deleted(member.body)
@@ -323,55 +306,96 @@ class EntityGroup:
             is_paused=target.is_paused or is_paused(member.body),
             cluster_id=kafka.cluster_id,
         )
-        changes = work.plan.changes if work.plan is not None else ()
-        if is_leaving and not changes and not (work.failure and work.failure.is_fault):
+        if is_leaving and not work.changes and not (work.failure and work.failure.is_fault):
             await self._let_go(member, None if work.failure is None else work.failure.message)
-            return
+            return False
+        work.result = result
         try:
             await self._record_events(member, result)
             if not is_leaving:
                 # The next pass needs this status, so it is stored before anything is changed.
                 await self._report(member, result)
-            if not result.is_paused:
-                async with self._changing:
-                    result = await self._change(work, client, result)
-        except ApiError as error:
-            failure = Failure(code="ApiServer", message=str(error), is_retried=True)
-            result = replace(result, failure=failure)
         except Exception as error:
-            self._fault(member.label, member.handler, error)
-            result = replace(result, failure=self._failure_of(member, error))
-        if result.failure is not None:
+            self._fail(work, error)
+        return True
+
+    async def _change(self, works: Sequence[Work], client: AdminClient) -> None:
+        """Make the planned changes of resources: the first of each of them together, then the second ones, ...
+
+        A resource whose change fails is not changed further.
+        """
+        for number in range(max((len(work.changes) for work in works), default=0)):
+            due: dict[str, list[Work]] = {}
+            for work in works:
+                if number < len(work.changes) and work.failure is None and not work.result.is_paused:
+                    due.setdefault(work.member.handler.kind.name, []).append(work)
+            await asyncio.gather(
+                *(self._change_together(of_kind, number, client) for of_kind in due.values())
+            )
+
+    async def _change_together(self, works: Sequence[Work], number: int, client: AdminClient) -> None:
+        """Make one change of each resource. All of them are of one kind."""
+        await asyncio.gather(*(self._announce(work, number) for work in works))
+        items = [ResourceChange(work.resource, work.changes[number]) for work in works]
+        errors = await self._apply(works[0].member.handler, client, items)
+        for work, (_, change), error in zip(works, items, errors, strict=True):
+            subject = self._subject(work.member)
+            if error is None:
+                self._shared.step_done(subject, change, change.text)
+                work.changed.append(change)
+                continue
+            if isinstance(error, AdminError):
+                await self._shared.step_failed(subject, change, f"{change.text}: {error}")
+            self._fail(work, error)
+
+    async def _announce(self, work: Work, number: int) -> None:
+        change = work.changes[number]
+        async with self._writing:
+            await self._shared.step_started(self._subject(work.member), change, change.text)
+
+    async def _apply(
+        self, handler: KindHandler, client: AdminClient, items: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        """Return what failed, by change. Changes of which one meets a fault of the operator are made one by one."""
+        try:
+            return await handler.apply(client, items)
+        except Exception as error:
+            if len(items) == 1:
+                return [error]
+        return [error for item in items for error in await self._apply(handler, client, [item])]
+
+    def _fail(self, work: Work, error: Exception) -> None:
+        """Store why a resource can't be changed further in this pass."""
+        if isinstance(error, ApiError):
+            is_closing = error.is_of_terminating_namespace
+            code = NAMESPACE_TERMINATING if is_closing else "ApiServer"
+            work.failure = Failure(code=code, message=str(error), is_retried=not is_closing)
+            return
+        if not isinstance(error, AdminError):
+            self._fault(work.member.label, work.member.handler, error)
+        work.failure = self._failure_of(work.member, error)
+
+    async def _finish(self, work: Work) -> None:
+        """Report what failed, and decide when the resource is due again."""
+        member, failure = work.member, work.failure
+        result = replace(work.result, failure=failure)
+        if failure is not None:
             member.failures_in_a_row += 1
             await self._report_failure(member, result)
-            if result.failure.is_fault:
-                member.fault = result.failure.message
-                await self._warn(member, OPERATOR_FAULT, result.failure.message)
+            if failure.is_fault:
+                member.fault = failure.message
+                await self._warn(member, OPERATOR_FAULT, failure.message)
         else:
             member.failures_in_a_row = 0
         member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
 
-    async def _change(self, work: _Work, client: AdminClient, result: EntityResult) -> EntityResult:
-        """Make the changes in their order; returns the result with what failed."""
-        member, shared, subject = work.member, self._shared, self._subject(work.member)
-        for change in result.plan.changes if result.plan is not None else ():
-            await shared.step_started(subject, change, change.text)
-            try:
-                await member.handler.apply(client, work.resource, change)
-            except AdminError as error:
-                await shared.step_failed(subject, change, f"{change.text}: {error}")
-                return replace(result, failure=self._failure_of(member, error))
-            shared.step_done(subject, change, change.text)
-            work.changed.append(change)
-        return result
-
     def _fault(self, about: str, handler: KindHandler, error: Exception) -> None:
         self._shared.fault(about, error, (handler.kind.name,), self.key.namespace)
 
-    def _failure_of(self, member: _Member, error: Exception) -> Failure:
+    def _failure_of(self, member: Member, error: Exception) -> Failure:
         return failure_of(error, is_first=member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES)
 
-    def _rest_ms(self, member: _Member, result: EntityResult, *, has_changed: bool) -> int:
+    def _rest_ms(self, member: Member, result: EntityResult, *, has_changed: bool) -> int:
         if result.failure is not None and (result.failure.is_retried or has_changed):
             return self._requeue_policy.after_failures(max(1, member.failures_in_a_row))
         if result.is_paused or result.failure is not None:
@@ -382,7 +406,7 @@ class EntityGroup:
             WAITING_MS if result.plan is not None and result.plan.waits else self._requeue_policy.settled_ms
         )
 
-    async def _loaded(self, member: _Member) -> _Work | None:
+    async def _loaded(self, member: Member) -> Work | None:
         """Return the resource; None if it is invalid, which is reported."""
         try:
             resource = load_entity(member.body, f"namespace {self.key.namespace}")
@@ -394,7 +418,7 @@ class EntityGroup:
             await self._report_failure(member, EntityResult(failure=failure))
             member.due_ms = self._after(self._requeue_policy.asleep_ms)
             return None
-        return _Work(member=member, resource=resource, name=member.handler.name_of(resource))
+        return Work(member=member, resource=resource, name=member.handler.name_of(resource))
 
     def _after(self, rest_ms: int) -> int:
         """Return when a resource is due again, with jitter, so that not all of them are due at the same time."""
@@ -413,7 +437,7 @@ class EntityGroup:
 
     # Reports
 
-    async def _let_go(self, member: _Member, note: str | None) -> None:
+    async def _let_go(self, member: Member, note: str | None) -> None:
         """Allow a deleted resource to be removed; `note` says that nothing was deleted in Kafka."""
         if note is not None:
             await self._warn(member, NOTHING_DELETED, note)
@@ -421,7 +445,7 @@ class EntityGroup:
         self._claims.release(member.uid)
         self._cleared.set()
 
-    async def _record_events(self, member: _Member, result: EntityResult) -> None:
+    async def _record_events(self, member: Member, result: EntityResult) -> None:
         """Write Events of what was observed."""
         plan, metadata = result.plan, member.body["metadata"]
         if plan is None or is_deleted(member.body):
@@ -436,13 +460,13 @@ class EntityGroup:
         for refusal in plan.refusals:
             await self._warn(member, refusal.code, refusal.message)
 
-    def _subject(self, member: _Member) -> Subject:
+    def _subject(self, member: Member) -> Subject:
         return Subject(label=member.label, cluster=self.key.event_key, resource=member.body)
 
-    async def _warn(self, member: _Member, reason: str, note: str) -> None:
+    async def _warn(self, member: Member, reason: str, note: str) -> None:
         await self._shared.warn(self._subject(member), reason, note)
 
-    async def _report_failure(self, member: _Member, result: EntityResult) -> None:
+    async def _report_failure(self, member: Member, result: EntityResult) -> None:
         """Report a result with a failure. If that fails too, both are logged; the other resources continue."""
         assert result.failure is not None
         try:
@@ -450,7 +474,7 @@ class EntityGroup:
         except ApiError as error:
             log.warning("%s: %s; its status was not written: %s", member.label, result.failure.message, error)
 
-    async def _report(self, member: _Member, result: EntityResult) -> None:
+    async def _report(self, member: Member, result: EntityResult) -> None:
         """Write the status, if it changes, and set the metric. Raises ApiError."""
         status = entity_status(result, member.body["metadata"]["generation"])
         written = await self._shared.write_status(member.handler.kind, member.body, status)
@@ -460,8 +484,8 @@ class EntityGroup:
             metadata = {**member.body["metadata"], **version}
             member.body = {**member.body, "metadata": metadata, "status": written.get("status")}
 
-    def _count(self, due: Iterable[_Member], duration_s: float) -> None:
-        kinds: dict[str, list[_Member]] = {}
+    def _count(self, due: Iterable[Member], duration_s: float) -> None:
+        kinds: dict[str, list[Member]] = {}
         for member in due:
             kinds.setdefault(member.handler.kind.name, []).append(member)
         for kind, members in kinds.items():

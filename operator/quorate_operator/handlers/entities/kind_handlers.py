@@ -4,10 +4,10 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from quorate_admin.client import AdminClient
-from quorate_admin.errors import ServerError
+from quorate_admin.errors import AdminError, ServerError
 from quorate_protocol.security.jaas import format_jaas
 
 from quorate_operator.entities.balance import plan_rebalancing
@@ -32,15 +32,15 @@ from quorate_operator.entities.users import (
     plan_user_deletion,
 )
 from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
-from quorate_operator.gateway.topics import TopicChange, change_topic, observe_assignment, observe_topics
-from quorate_operator.gateway.users import UserChange, change_user, observe_users
+from quorate_operator.gateway.topics import TopicChange, change_topics, observe_assignment, observe_topics
+from quorate_operator.gateway.users import UserChange, change_users, observe_users
 from quorate_operator.models.entities import PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.certificates import certificate_of_user, why_not_issued
-from quorate_operator.resources.names import owner_reference
+from quorate_operator.resources.names import FINALIZER, owner_reference
 from quorate_operator.resources.secrets import described_secret
 from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,
@@ -55,11 +55,10 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 
 SECRETS_AT_A_TIME_MAX = 16
+"""How many Secrets and Certificates of users are read or written at the same time."""
 THE_BALANCE = "the balance"
 _NAME_OF_CERTIFICATE = "cert-manager.io/certificate-name"
 """The annotation of a Secret with the name of the Certificate that it belongs to."""
-_UNKNOWN_KIND = (403, 404)
-"""Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
 PASSWORD_SIZE_BYTES = 32
 """The number of random bytes in a password, which has 43 characters."""
 
@@ -69,6 +68,13 @@ class Seen(NamedTuple):
 
     resource: Entity
     status: Mapping[str, Any]
+
+
+class ResourceChange(NamedTuple):
+    """The next change of a resource."""
+
+    resource: Entity
+    change: Change
 
 
 class KindHandler(Protocol):
@@ -83,6 +89,13 @@ class KindHandler(Protocol):
 
     def name_of(self, resource: Entity) -> str:
         """Return the name in Kafka, which one resource may manage."""
+
+    def leaves_nothing(self, seen: Seen) -> bool:
+        """Whether the deletion of a resource deletes nothing in Kafka, by its spec and its status."""
+
+    @property
+    def way_out(self) -> str:
+        """What removes a deleted resource whose cluster can't be reached."""
 
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
@@ -100,8 +113,10 @@ class KindHandler(Protocol):
     ) -> EntityPlan:
         """Plan one resource. Pure."""
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
-        """Make one change. Raises AdminError, ApiError."""
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        """Make a change of each of several resources; return the AdminError or ApiError of each, in their order."""
 
 
 class TopicHandler:
@@ -109,15 +124,21 @@ class TopicHandler:
 
     kind = TOPICS
     plans_long = False
+    way_out = "set spec.deletionPolicy to Retain to remove the resource and leave the topic"
 
     def name_of(self, resource: Entity) -> str:
         return _topic(resource).topic_name
+
+    def leaves_nothing(self, seen: Seen) -> bool:
+        is_retained = _topic(seen.resource).spec.deletion_policy == "Retain"
+        return is_retained or not StoredTopic.of_status(seen.status).is_managed
 
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
     ) -> Mapping[str, ObservedTopic | ServerError | None]:
         resources = [_topic(item.resource) for item in seen]
-        found = dict(await observe_topics(client, (resource.topic_name for resource in resources)))
+        under_way = await client.list_partition_reassignments()
+        found = dict(await observe_topics(client, (resource.topic_name for resource in resources), under_way))
         topics = {name: topic for name, topic in found.items() if isinstance(topic, ObservedTopic)}
         if any(
             not has_factor(resource.spec.replication_factor, partition)
@@ -125,7 +146,7 @@ class TopicHandler:
             if resource.topic_name in topics
             for partition in topics[resource.topic_name].partitions.values()
         ):
-            assignment = await observe_assignment(client, topics.values(), kafka)
+            assignment = await observe_assignment(client, topics.values(), kafka, under_way)
             found |= {name: replace(topic, assignment=assignment) for name, topic in topics.items()}
         return {uid_of(resource): found[resource.topic_name] for resource in resources}
 
@@ -133,7 +154,7 @@ class TopicHandler:
         self,
         resource: Entity,
         observed: object,
-        kafka: ObservedKafka,
+        kafka: ObservedKafka,  # noqa: ARG002
         status: Mapping[str, Any],
         *,
         is_deleted: bool,
@@ -142,11 +163,12 @@ class TopicHandler:
         stored = StoredTopic.of_status(status)
         if is_deleted:
             return plan_topic_deletion(_topic(resource), observed, stored)
-        return plan_topic(_topic(resource), observed, kafka, stored=stored)
+        return plan_topic(_topic(resource), observed, stored=stored)
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
-        assert isinstance(change, TopicChange)
-        await change_topic(client, change)
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        return await change_topics(client, [cast("TopicChange", item.change) for item in changes])
 
 
 class UserHandler:
@@ -154,15 +176,20 @@ class UserHandler:
 
     kind = USERS
     plans_long = False
+    way_out = "set spec.deletionPolicy to Retain to remove the resource and revoke nothing"
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
-        self._reading = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
+        self._requests = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
         self._set: dict[str, str] = {}
         """By uid, the version of the Secret whose password was set, before the status has it."""
 
     def name_of(self, resource: Entity) -> str:
         return _user(resource).principal
+
+    def leaves_nothing(self, seen: Seen) -> bool:
+        is_retained = _user(seen.resource).spec.deletion_policy == "Retain"
+        return is_retained or not StoredUser.of_status(seen.status).is_managed
 
     async def observe(
         self,
@@ -189,7 +216,7 @@ class UserHandler:
     async def _secret(self, user: KafkaUser) -> ObservedSecret | None:
         if user.secret_name is None:
             return None
-        async with self._reading:
+        async with self._requests:
             found = await self._api.get(SECRET, _namespace(user), user.secret_name)
         if found is None:
             return None
@@ -205,7 +232,7 @@ class UserHandler:
         """Return the Certificate of a user; None if it names no issuer, or has none yet."""
         if not user.is_issued or user.secret_name is None:
             return None
-        async with self._reading:
+        async with self._requests:
             try:
                 found = await self._api.get(CERTIFICATE, _namespace(user), user.secret_name)
                 if found is None:
@@ -213,7 +240,7 @@ class UserHandler:
                     await self._api.list(CERTIFICATE, _namespace(user))
                     return None
             except ApiError as error:
-                if error.status not in _UNKNOWN_KIND:
+                if not error.is_of_unknown_kind:
                     raise
                 is_unknown = f"this Kubernetes has no {CERTIFICATE.api_version} {CERTIFICATE.name}"
                 return ObservedCertificate(unusable=is_unknown if error.is_missing else str(error))
@@ -246,18 +273,37 @@ class UserHandler:
             return plan_user_deletion(user, observed, stored)
         return plan_user(user, observed, kafka, stored=stored)
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:
-        if isinstance(change, CreateSecret):
-            body = secret_of_user(_user(resource), change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
-            await self._api.create(SECRET, _namespace(resource), body)
-            return
-        if isinstance(change, ApplyCertificate):
-            await self._api.apply(CERTIFICATE, _namespace(resource), certificate_of_user(_user(resource)))
-            return
-        assert isinstance(change, UserChange)
-        await change_user(client, change)
-        if isinstance(change, SetCredentials):
-            self._set[uid_of(resource)] = change.secret_version
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        objects = [item for item in changes if not isinstance(item.change, UserChange)]
+        in_kafka = [item for item in changes if isinstance(item.change, UserChange)]
+        made = await asyncio.gather(*map(self._create_object, objects))
+        errors: dict[str, Exception | None] = {
+            uid_of(item.resource): error for item, error in zip(objects, made, strict=True)
+        }
+        changed = await change_users(client, [cast("UserChange", item.change) for item in in_kafka])
+        for item, error in zip(in_kafka, changed, strict=True):
+            uid = uid_of(item.resource)
+            errors[uid] = error
+            if error is None and isinstance(item.change, SetCredentials):
+                self._set[uid] = item.change.secret_version
+        return [errors[uid_of(item.resource)] for item in changes]
+
+    async def _create_object(self, item: ResourceChange) -> ApiError | None:
+        """Create the Secret or the Certificate of a user."""
+        user = _user(item.resource)
+        try:
+            async with self._requests:
+                if isinstance(item.change, CreateSecret):
+                    body = secret_of_user(user, item.change, secrets.token_urlsafe(PASSWORD_SIZE_BYTES))
+                    await self._api.create(SECRET, _namespace(user), body)
+                else:
+                    assert isinstance(item.change, ApplyCertificate)
+                    await self._api.apply(CERTIFICATE, _namespace(user), certificate_of_user(user))
+        except ApiError as error:
+            return error
+        return None
 
 
 class RebalanceHandler:
@@ -265,9 +311,14 @@ class RebalanceHandler:
 
     kind = REBALANCES
     plans_long = True
+    way_out = f"remove its finalizer {FINALIZER} to leave the moves that are under way"
 
     def name_of(self, resource: Entity) -> str:  # noqa: ARG002
         return THE_BALANCE
+
+    def leaves_nothing(self, seen: Seen) -> bool:
+        stored = StoredRebalance.of_status(seen.status)
+        return not stored.slice and not stored.rates
 
     async def observe(
         self, client: AdminClient, seen: Sequence[Seen], kafka: ObservedKafka
@@ -292,9 +343,19 @@ class RebalanceHandler:
         stored = StoredRebalance.of_status(status)
         return plan_rebalancing(_rebalance(resource), observed, stored, is_deleted=is_deleted)
 
-    async def apply(self, client: AdminClient, resource: Entity, change: Change) -> None:  # noqa: ARG002
-        assert isinstance(change, RebalanceChange)
-        await change_rebalance(client, change)
+    async def apply(
+        self, client: AdminClient, changes: Sequence[ResourceChange]
+    ) -> Sequence[Exception | None]:
+        errors: list[AdminError | None] = []
+        for item in changes:
+            assert isinstance(item.change, RebalanceChange)
+            try:
+                await change_rebalance(client, item.change)
+            except AdminError as error:
+                errors.append(error)
+            else:
+                errors.append(None)
+        return errors
 
 
 def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Object:

@@ -32,7 +32,7 @@ class Entities:
         return tuple(handler.kind for handler in self._handlers.values())
 
     def seen(self, body: Object) -> None:
-        """Handle a created or changed resource: starts or wakes the group of its target."""
+        """Handle a created or changed resource: start or wake the group of its target."""
         known = self._known[body["kind"]]
         is_changed = put_newer(known, body)
         newest = known[key_of(body)]

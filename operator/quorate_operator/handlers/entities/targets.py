@@ -9,6 +9,7 @@ from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import SecurityConfig
 
+from quorate_operator.entities.users import SECRET_MISSING
 from quorate_operator.gateway.node_clients import CLIENT_ID, REQUEST_TIMEOUT_MS, SecurityOf, admin_address
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.resources import ResourceStore, claimed_node_ids, is_deleted, is_paused
@@ -55,16 +56,16 @@ class TargetKey(NamedTuple):
 class Target:
     """How to reach a cluster, or why it can't be reached now.
 
-    `is_gone`: the cluster does not exist any more, so there is nothing to delete in it. `leaving` are brokers that
-    get no replicas. `reserved` are principals that no resource may manage: super users, and logins of nodes and of
-    the operator.
+    `is_gone`: the cluster does not exist any more, so there is nothing to delete in it. `decommissioned` are brokers
+    that get no replicas. `reserved` are principals that no resource may manage: super users, and logins of nodes and
+    of the operator.
     """
 
     config: AdminConfig | None = None
     failure: Failure | None = None
     is_gone: bool = False
     is_paused: bool = False
-    leaving: frozenset[int] = frozenset()
+    decommissioned: frozenset[int] = frozenset()
     reserved: frozenset[str] = frozenset()
     addresses: Mapping[int, NodeAddress] = field(default_factory=dict)
     """The addresses of single brokers by broker id, as far as they are known."""
@@ -103,7 +104,7 @@ class Targets:
             values = None if secret is None else described_secret(secret).values
             fault = spec.security.secret_fault(values)
             if fault is not None:
-                return Target(failure=Failure(code="SecretMissing", message=fault, is_retried=False))
+                return Target(failure=Failure(code=SECRET_MISSING, message=fault, is_retried=False))
         try:
             security = client_security(spec.security, values or {})
             addresses = tuple(
@@ -146,7 +147,7 @@ class Targets:
         return Target(
             config=config,
             is_paused=is_paused(quorum),
-            leaving=self._leaving(key),
+            decommissioned=self._decommissioned(key),
             reserved=self._reserved(key, quorum),
             addresses=addresses,
         )
@@ -162,7 +163,7 @@ class Targets:
         )
         return frozenset((*super_users, *(f"User:{login}" for login in logins)))
 
-    def _leaving(self, key: ClusterKey) -> frozenset[int]:
+    def _decommissioned(self, key: ClusterKey) -> frozenset[int]:
         resources = self._store.of_cluster(key)
         named = (
             node_id for body in resources.pools.values() for node_id in body["spec"].get("decommission", ())

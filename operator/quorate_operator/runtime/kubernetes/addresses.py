@@ -30,7 +30,7 @@ class PublishedNames:
             yield from publications_of(service)
 
     async def publish(self, context: Context, action: PublishAddress, node: DesiredNode) -> None:
-        """Points a name at a node. Raises StepError while it points at another node, and ApiError."""
+        """Point a name at a node. Raises StepError while it points at another node, and ApiError."""
         name = published_name(context, action.address.host)
         if name is None:
             raise StepError(f"{action.address.host} can't be published in this namespace")

@@ -60,6 +60,25 @@ class ApiError(Exception):
         """The object exists already, or has changed since it was read."""
         return self.status == 409
 
+    @property
+    def is_forbidden(self) -> bool:
+        return self.status == 403
+
+    @property
+    def is_of_terminating_namespace(self) -> bool:
+        """Nothing can be created any more in the namespace."""
+        return self.is_forbidden and "because it is being terminated" in str(self)
+
+    @property
+    def is_of_unknown_kind(self) -> bool:
+        """The kind may have no definition. Without a permission, the API server does not say whether it has one."""
+        return self.status in (403, 404)
+
+    @property
+    def rejects_object(self) -> bool:
+        """The object itself was rejected: the same request would fail again."""
+        return self.status in (400, 403, 422)
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

@@ -24,8 +24,6 @@ PAUSE_S_MIN = 0.5
 PAUSE_S_MAX = 30.0
 OPTIONAL_KIND_RETRY_S = 30.0
 """The time between two attempts to list an optional kind that does not exist."""
-_UNKNOWN_KIND = (403, 404)
-"""Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
 GONE_MAX = 4096
 """How many deleted objects are remembered, by uid, so that a late event does not bring them back."""
 
@@ -135,7 +133,7 @@ class Watcher:
                         elif happened != "BOOKMARK":
                             self._cache.put(item)
             except ApiError as error:
-                if kind.name in OPTIONAL_KINDS and error.status in _UNKNOWN_KIND:
+                if kind.name in OPTIONAL_KINDS and error.is_of_unknown_kind:
                     self._cache.replace_all(kind, namespace, ())
                     listed.set()
                     await asyncio.sleep(OPTIONAL_KIND_RETRY_S)

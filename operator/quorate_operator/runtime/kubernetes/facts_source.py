@@ -30,7 +30,6 @@ from quorate_operator.runtime.kubernetes.observation import (
 SECRET_AGE_S_MAX = 30.0
 FAULTY_SECRET_AGE_S_MAX = 5.0
 """The same for a Secret that nodes wait for."""
-_FORBIDDEN = 403
 
 
 class FactsSource:
@@ -97,7 +96,7 @@ class FactsSource:
         return {name: found for name, (_, found) in self._secrets.items() if found is not None}
 
     async def refresh_secrets(self, manifests: Manifests) -> None:
-        """Read the Secrets that listeners name, if they were read half a minute ago. Raises ApiError."""
+        """Read the Secrets that listeners name, except for those read within half a minute. Raises ApiError."""
         namespace, found = self._objects.namespace, self.secrets()
         uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
         faulty = {use.name for use in uses if use.fault(found, namespace) is not None}
@@ -116,7 +115,7 @@ class FactsSource:
         try:
             return await self._api.get(SECRET, self._objects.namespace, name)
         except ApiError as error:
-            if error.status != _FORBIDDEN:
+            if not error.is_forbidden:
                 raise
             self._unreadable.add(name)
             return None

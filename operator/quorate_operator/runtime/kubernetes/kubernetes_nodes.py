@@ -19,7 +19,6 @@ from quorate_operator.runtime.kubernetes.observation import (
 )
 
 AGE_S_MAX = 10.0
-_FORBIDDEN = 403
 
 
 class NodesForbiddenError(Exception):
@@ -59,7 +58,7 @@ class KubernetesNodes:
             try:
                 node = await self._api.get(NODE, None, name)
             except ApiError as error:
-                if error.status != _FORBIDDEN:
+                if not error.is_forbidden:
                     raise
                 node = NodesForbiddenError(str(error))
             self._found[name] = now, node
@@ -76,7 +75,7 @@ def _label(node: Object | None, key: str) -> str | None:
 async def set_racks(
     objects: ClusterObjects, kubernetes_nodes: KubernetesNodes, context: Context, nodes: Iterable[NodeObjects]
 ) -> Mapping[int, str]:
-    """Annotates the pods that wait for their rack; returns why others keep waiting, by node id.
+    """Annotate the pods that wait for their rack; return why others keep waiting, by node id.
 
     A rack that was set stays, because the broker has registered with it. Raises ApiError.
     """

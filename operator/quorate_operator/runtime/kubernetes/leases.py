@@ -114,7 +114,7 @@ class Lease:
 
     @asynccontextmanager
     async def _while_held(self) -> AsyncIterator[None]:
-        """Renew it while the context is open. Cancels the context, and raises LeaseLostError, when it expires."""
+        """Renew it while the context is open. If it expires, cancel the context. Raises LeaseLostError."""
         try:
             async with asyncio.timeout(self._remaining_s()) as scope:
                 renewing = asyncio.create_task(self._extend(scope))

@@ -34,7 +34,6 @@ ANNOTATION_APPLIED = "quorate.dev/applied"
 
 DRY_RUN_AGE_S_MAX = 30.0
 """How long a dry run is valid: classes, policies and quotas may change at any time."""
-_REFUSING = (400, 403, 422)
 _UNKNOWN_FIELD = "failed to create typed patch object"
 _TEMPORARY = ("exceeded quota", "does not support dry run")
 """Refusals that concern the dry run alone: the running pod counts in the quota, or a webhook supports no dry run."""
@@ -130,7 +129,7 @@ class ClusterObjects:
         self._cache.remove(item)
 
     async def run_to_end(self, body: Object) -> Object:
-        """Run the pod of a task, delete it, and returns it as it ended. Raises StepError.
+        """Run the pod of a task, delete it, and return it as it ended. Raises StepError.
 
         A running pod of an operator that was killed is waited for. The result of an ended pod may be old, so its task
         runs again.
@@ -239,5 +238,5 @@ class DryRuns:
 def _is_refusal(error: ApiError) -> bool:
     message = str(error)
     # Unknown fields of an applied object get status 500.
-    refuses = error.status in _REFUSING or _UNKNOWN_FIELD in message
+    refuses = error.rejects_object or _UNKNOWN_FIELD in message
     return refuses and not any(words in message for words in _TEMPORARY)

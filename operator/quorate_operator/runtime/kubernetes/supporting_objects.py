@@ -7,8 +7,8 @@ meanwhile is not counted as available.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from quorate_operator import clock
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
 from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unready_go
@@ -56,9 +56,7 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observation import growth_refusal
-
-_REFUSING = (400, 403, 422)
-"""Statuses that reject the object itself. Requests with other statuses are tried again."""
+from quorate_operator.view.texts import iso_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +172,7 @@ async def _apply(objects: ClusterObjects, item: Object, refused: list[RefusedObj
         if error.is_missing and item["kind"] in OPTIONAL_KINDS:
             refused.append(RefusedObject(item=item, reason=_unknown_kind(item)))
             return
-        if error.status not in _REFUSING:
+        if not error.rejects_object:
             raise
         known = objects.find(OWNED_KINDS[item["kind"]], item["metadata"]["name"])
         reason = growth_refusal(str(error), known) if item["kind"] == VOLUME_CLAIM.name and known else None
@@ -216,7 +214,7 @@ async def update_readiness(api: KubernetesApi, objects: ClusterObjects, observed
     nodes = objects.nodes()
     for node_id, in_sync in brokers_in_sync(observed).items():
         pod = nodes[node_id].pod if node_id in nodes else None
-        condition = None if pod is None else changed_condition(pod, in_sync, _now())
+        condition = None if pod is None else changed_condition(pod, in_sync, iso_time(clock.now_ms()))
         if pod is None or condition is None:
             continue
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
@@ -250,7 +248,3 @@ def changed_condition(pod: Object, in_sync: InSync, now: str) -> Object | None:
         **reported,
         "lastTransitionTime": known["lastTransitionTime"] if is_same else now,
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

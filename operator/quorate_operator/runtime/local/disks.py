@@ -17,7 +17,7 @@ LINES_SHOWN = 8
 
 
 async def create(layout: Layout, node: DesiredNode, *, is_initial: bool) -> None:
-    """Configures a node and formats its directory, also after an interrupted attempt. Raises StepError."""
+    """Configure a node and format its directory, also after an interrupted attempt. Raises StepError."""
     for data in layout.log_directories(node):
         layout.directory.make(data)
     layout.write_config(node)

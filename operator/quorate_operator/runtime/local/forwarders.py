@@ -66,7 +66,7 @@ class Forwarder:
         return len(self._connections)
 
     async def open(self) -> None:
-        """Listens. Raises PlayError if the address is not available."""
+        """Listen. Raises PlayError if the address is not available."""
         try:
             self._server = await asyncio.start_server(
                 self._accept,
@@ -149,7 +149,7 @@ class Forwarder:
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Stop accepting, and lets pending accepts complete: a closed server would leave their connections open."""
+    """Stop accepting, and let pending accepts complete: a closed server would leave their connections open."""
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())
@@ -202,7 +202,7 @@ class Publications:
             )
 
     async def publish(self, action: PublishAddress) -> None:
-        """Points an address at a node. Raises PlayError; StepError while it points at another node."""
+        """Point an address at a node. Raises PlayError; StepError while it points at another node."""
         known = self._published.get(action.address)
         if known is not None and (known.node_id, known.listener) != (action.node_id, action.listener):
             raise StepError(f"{action.address} still points at node {known.node_id}, not {action.node_id}")

@@ -62,7 +62,7 @@ class LocalInfrastructure:
         self.use(layout)
 
     def use(self, layout: Layout) -> None:
-        """Continues with another manifest of the same cluster. Raises PlayError."""
+        """Continue with another manifest of the same cluster. Raises PlayError."""
         self.layout = layout
         for node_id, node in layout.identity.nodes.items():
             if node_id not in self._nodes:
@@ -193,7 +193,7 @@ class LocalInfrastructure:
         return with_logins(plan, desired, running)
 
     async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
-        """Trims the nodes' logs, and ships the log of each running controller if the manifest has a history.
+        """Trim the nodes' logs, and ship the log of each running controller if the manifest has a history.
 
         A history that can't be written is logged; the cluster runs without it.
         """

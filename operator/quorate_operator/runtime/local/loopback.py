@@ -41,7 +41,7 @@ def first_free(start: int, taken: Collection[int]) -> int | None:
 
 
 def owner_of(port: int) -> str:
-    """Return who listens on the port, if this user may see it: `pid 123 (java)`."""
+    """Return the process that listens on the port, if this user may see it: `pid 123 (java)`."""
     try:
         for connection in psutil.net_connections(kind="tcp"):
             if connection.status != psutil.CONN_LISTEN or not connection.pid:

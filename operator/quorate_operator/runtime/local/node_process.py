@@ -126,7 +126,7 @@ class Shippers:
         self._processes: dict[int, ChildProcess] = {}
 
     def run(self, layout: Layout, running: frozenset[int]) -> None:
-        """Start missing processes, end the others, and trims their logs. Raises OSError.
+        """Start missing processes, end the others, and trim their logs. Raises OSError.
 
         Active segments are shipped, too, so that the history is up to date at once.
         """

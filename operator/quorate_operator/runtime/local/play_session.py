@@ -100,7 +100,7 @@ def ask_for(
 def prepare(
     manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
 ) -> Session:
-    """Check a manifest and settles its cluster's identity, in `path` or in `.quorate/<name>`.
+    """Check a manifest and settle its cluster's identity, in `path` or in `.quorate/<name>`.
 
     Raises ManifestError or PlayError, for instance AlreadyRunningError; an existing cluster is unchanged then.
     """
@@ -228,7 +228,7 @@ def adopt_edited(arguments: Mapping[str, Any], edited: Layout) -> None:
 
 
 async def supervise(layout: Layout, supervisor: Supervisor) -> None:
-    """Supervises a cluster in this process until a signal or a command stops it.
+    """Supervise a cluster in this process until a signal or a command stops it.
 
     Raises StepError. The directory is free again when this process has ended: `play stop` waits for that.
     """
@@ -244,7 +244,7 @@ async def supervise(layout: Layout, supervisor: Supervisor) -> None:
 
 
 def supervise_detached(layout: Layout) -> None:
-    """Supervises a cluster in a new process, which outlives this one and takes over the lock."""
+    """Supervise a cluster in a new process, which outlives this one and takes over the lock."""
     directory = layout.directory
     descriptor = directory.lock_descriptor
     with directory.supervisor_log.open("ab") as log:

@@ -214,7 +214,7 @@ class Supervisor:
         """Report nothing yet: `finished` decides whether the failure ends the play."""
 
     async def plan_done(self, observation: Observation | None) -> None:
-        """Does nothing: a played cluster has nothing to clear."""
+        """Do nothing: a played cluster has nothing to clear."""
 
     async def finished(self, result: PassResult) -> int | None:
         """Return the time to the next pass; None when the cluster has been stopped. Raises what ends the play."""
@@ -264,9 +264,9 @@ class Supervisor:
         raise PlayError(f"the supervisor knows no command {command!r}")
 
     def _replay(self, arguments: Mapping[str, Any]) -> int:
-        """Continues with an edited manifest; returns the number of the last event before it."""
+        """Continue with an edited manifest. Return the number of the last event before it."""
         if self.stopping:
-            raise PlayError("the cluster is being stopped; play it again after that")
+            raise PlayError("the cluster is being stopped; start it again once it has stopped")
         before = self._happened
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
         self._adopt(arguments, layout)

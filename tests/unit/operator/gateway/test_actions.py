@@ -27,7 +27,7 @@ from quorate_operator.planning.steps import (
     ElectPreferredLeaders,
     FinalizeFeature,
     KafkaAction,
-    MoveReplicas,
+    MoveBetweenDirectories,
     ReassignPartitions,
     RefreshRegistration,
     RemoveVoter,
@@ -232,7 +232,7 @@ async def test_what_the_leader_is_too_old_for(metadata) -> None:
 async def test_directories_are_changed_at_the_broker_itself() -> None:
     """Replicas move to the paths of the plan, and a cordon is set whole."""
     key = TopicPartitionReplica("a", 0, 1)
-    move = MoveReplicas(node_id=1, targets={A0: "/two"}, reason="r")
+    move = MoveBetweenDirectories(node_id=1, targets={A0: "/two"}, reason="r")
     client = Client(alter_replica_log_dirs=Results({key: None}), incremental_alter_configs=Results({}))
     await perform_at_node(move, client)
     for directories in (("/one", "/two"), ()):

@@ -1,5 +1,6 @@
 """The planner's facts from an image and the description of a quorum."""
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ from quorate_admin.types.partitions import LogDirDescription, ReplicaInfo, Topic
 from quorate_operator.gateway import facts
 from quorate_operator.placement.cluster import ObservedDirectory, PartitionId
 from quorate_operator.planning.cluster import Address, BrokerLoad, Role
+from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.views import min_insync_replicas
 from quorate_protocol.kafka.enums import ConfigResourceType
 from quorate_protocol.uuids import uuid_to_text
@@ -107,6 +109,12 @@ def log_dir(
     )
 
 
+def loads(image: MetadataImage, log_dirs: Mapping[int, facts.LogDirs]) -> dict[int, BrokerLoad]:
+    """The loads of brokers with these log directories."""
+    directories = {broker_id: facts.observed_directories(own) for broker_id, own in log_dirs.items()}
+    return facts.loads(image, facts.count_partitions(image, 1, {}), log_dirs, directories)
+
+
 def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
     for node_id in (1, 2, 3):
         metadata.broker(node_id)
@@ -125,7 +133,7 @@ def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
         (PartitionId("b", 0), (1, 2), (1, 2), 1, 9),
     ]
     assert (watched[0].adding, watched[0].removing) == ((3,), (2,))
-    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), dirs)
+    found = loads(metadata.image, dirs)
     assert (found[2].used_bytes, found[2].free_bytes, found[2].room_bytes) == (8, 150, 50)
     assert (found[1].used_bytes, found[1].free_bytes) == (9, None), "it does not tell its free space"
     assert (found[3].used_bytes, found[3].free_bytes) == (None, None), "it was not asked"
@@ -134,7 +142,7 @@ def test_partitions_of_who_leaves_and_of_who_moves(metadata) -> None:
 def test_a_cordoned_directory_has_no_room(metadata) -> None:
     metadata.broker(1)
     dirs = {1: {"/1": log_dir({}, 100), "/2": log_dir({}, 50, is_cordoned=True)}}
-    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), dirs)
+    found = loads(metadata.image, dirs)
     assert (found[1].free_bytes, found[1].room_bytes) == (100, 100)
 
 
@@ -143,7 +151,7 @@ def test_loads_are_counted_by_broker(metadata) -> None:
     metadata.broker(2)
     metadata.broker(3, fenced=True)
     metadata.topic("a", ((1, 2, 9), (2, 1)), ((2, 1), (2, 1)), ((3, 2), (2,)), ((9,), ()))
-    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    found = loads(metadata.image, {})
     assert found == {
         1: BrokerLoad(replicas=2, leaders=0, unpreferred=1),
         2: BrokerLoad(replicas=3, leaders=3, fragile=1),

@@ -126,7 +126,7 @@ def gateway(log: Log, monkeypatch: pytest.MonkeyPatch) -> KafkaGateway:
 
 def respond(gateway: KafkaGateway, responses: Mapping[int, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on nodes answer so, by port."""
-    monkeypatch.setattr(gateway._contacts, "client", lambda _, address: Client(responses.get(address.port)))
+    monkeypatch.setattr(gateway._clients, "client", lambda _, address: Client(responses.get(address.port)))
 
 
 async def observe(
@@ -205,7 +205,7 @@ async def test_a_step_waits_for_the_leader_that_is_being_elected(
         asked[address.port] += 1
         return Client(quorum(address.port, 2) if asked[address.port] > 1 else NOT_LEADER)
 
-    monkeypatch.setattr(gateway._contacts, "client", client)
+    monkeypatch.setattr(gateway._clients, "client", client)
     await gateway.apply(ElectPreferredLeaders(reason="r"))
     assert min(asked.values()) > 1
 

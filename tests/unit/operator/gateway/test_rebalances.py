@@ -35,6 +35,7 @@ from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.entities.topics import ObservedTopic
 from quorate_operator.gateway.rebalances import DEFAULTS, change_rebalance, observe_rebalance
 from quorate_operator.gateway.topics import observe_assignment, observe_topics
+from quorate_operator.placement.assignment import Assignment
 from quorate_operator.placement.cluster import Broker, PartitionId
 from quorate_operator.placement.goals import Move
 from quorate_operator.planning.cluster import Address
@@ -176,18 +177,30 @@ async def test_a_slice_under_way_needs_its_topics_alone(admin: ScriptedAdmin) ->
     assert not admin.calls_of("describe_log_dirs_at")
 
 
-async def test_factors_change_with_the_room_of_brokers_and_with_moves_under_way(admin: ScriptedAdmin) -> None:
-    """Sizes, numbers of replicas and moves under way are those that brokers report; broker 2 does not answer."""
+async def assignment_of_b(admin: ScriptedAdmin, *broker_ids: int) -> Assignment:
+    """The assignment in which the factor of topic `b` is changed."""
     admin.responses["describe_configs"] = lambda resources: Results(dict.fromkeys(resources, ()))
     client = cast("Any", admin)
-    (observed,) = (await observe_topics(client, ["b"])).values()
+    under_way = await client.list_partition_reassignments()
+    (observed,) = (await observe_topics(client, ["b"], under_way)).values()
     assert isinstance(observed, ObservedTopic)
-    brokers = tuple(Broker(broker_id=number) for number in (1, 2))
-    assignment = await observe_assignment(client, [observed], replace(KAFKA, brokers=brokers))
+    brokers = tuple(Broker(broker_id=number) for number in broker_ids)
+    return await observe_assignment(client, [observed], replace(KAFKA, brokers=brokers), under_way)
+
+
+async def test_factors_change_with_the_room_of_brokers_and_with_moves_under_way(admin: ScriptedAdmin) -> None:
+    """Sizes, numbers of replicas and moves under way are those that brokers report."""
+    assignment = await assignment_of_b(admin, 1)
     keys = [partition.partition for partition in assignment.partitions]
     assert keys == [B0, A1]
     assert (assignment.in_flight.partitions, assignment.in_flight.size_bytes) == (1, 3)
-    assert assignment.counts == {1: 2, 2: 1, 3: 1}
+    assert assignment.counts[1] == 2
+
+
+async def test_a_broker_that_describes_no_directories_attracts_no_replicas(admin: ScriptedAdmin) -> None:
+    """Broker 2 does not answer: the counts are then those of the known partitions, for all brokers alike."""
+    assignment = await assignment_of_b(admin, 1, 2)
+    assert assignment.counts == {1: 1, 2: 1, 3: 1}
     assert assignment.has_room(0, 2)
 
 

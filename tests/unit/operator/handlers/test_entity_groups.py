@@ -12,10 +12,11 @@ from kit.waiting import HANG_S
 from prometheus_client import generate_latest
 from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
-from quorate_operator.entities.plan import Change, EntityPlan
+from quorate_operator.entities.plan import EntityPlan
+from quorate_operator.entities.topics import CreateTopic
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
-from quorate_operator.handlers.entities.kind_handlers import Seen, TopicHandler, uid_of
+from quorate_operator.handlers.entities.kind_handlers import ResourceChange, Seen, TopicHandler, uid_of
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.models.manifests import Entity
@@ -32,7 +33,9 @@ class ModelHandler(TopicHandler):
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicModel] = {}
-        self.errors: list[Exception] = []
+        self.errors: list[Exception | None] = []
+        self.batches: list[int] = []
+        """The number of changes that were made together."""
         self.done: list[str] = []
         self.fault: Exception | None = None
         self.faults_of_plans: dict[str, Exception] = {}
@@ -52,11 +55,22 @@ class ModelHandler(TopicHandler):
             raise fault
         return super().plan(resource, *args, **kwargs)
 
-    async def apply(self, client: object, resource: Entity, change: Change) -> None:  # noqa: ARG002
-        if self.errors:
-            raise self.errors.pop(0)
-        self.of(cast("Any", change).topic).apply(change)
+    async def apply(
+        self,
+        client: object,  # noqa: ARG002
+        changes: Sequence[ResourceChange],
+    ) -> Sequence[Exception | None]:
+        self.batches.append(len(changes))
+        return [self._apply(cast("Any", item.change)) for item in changes]
+
+    def _apply(self, change: Any) -> Exception | None:
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            return error
+        if isinstance(change, CreateTopic) and self.of(change.topic).topic is not None:
+            return None  # a second attempt
+        self.of(change.topic).apply(change)
         self.done.append(type(change).__name__)
+        return None
 
 
 class FaultyModel(TopicModel):
@@ -214,6 +228,35 @@ async def test_a_topic_is_made_and_then_left_alone() -> None:
     assert 'quorate_resource_state{kind="KafkaTopic",name="orders"' in bench.metrics()
 
 
+async def test_topics_that_are_due_together_are_changed_together() -> None:
+    """The first change of each, then the second one; a topic that fails does not keep the others."""
+    bench = Bench()
+    names = [f"t-{number}" for number in range(40)]
+    for name in names:
+        bench.seen(bench.server.create(name, deletionPolicy="Delete"))
+    await bench.reconcile()
+    await bench.reconcile()
+    assert bench.handler.batches == [40]
+    bench.handler.batches.clear()
+    for name in names:
+        bench.seen(bench.server.change(name, partitions=2, config={"retention.ms": "1"}))
+    refused = ServerError(ErrorCode.invalid_partitions)
+    bench.handler.errors = [None, refused, *[None] * 38]
+    await bench.reconcile()
+    assert bench.handler.batches == [40, 39]
+    assert bench.condition("t-0", "Reconciling") == ("True", "Changing")
+    assert bench.condition("t-1", "Reconciling") == ("True", "InvalidPartitions")
+    await bench.reconcile()
+    bench.handler.batches.clear()
+    for name in names:
+        bench.seen(bench.server.delete(name))
+    await bench.reconcile()
+    assert bench.handler.batches == [40]
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await asyncio.gather(*map(bench.group.wait_cleared, names))
+
+
 async def test_it_is_due_soon_after_a_change_and_later_when_settled() -> None:
     bench = Bench()
     bench.seen(bench.server.create("orders"))
@@ -274,6 +317,69 @@ async def test_a_deletion_waits_for_the_cluster_unless_it_is_to_be_retained() ->
     async with asyncio.timeout(HANG_S):
         await bench.group.wait_cleared("two")
     assert bench.handler.of("two").topic is not None
+
+
+async def test_what_never_was_in_kafka_goes_without_its_cluster() -> None:
+    """As with a typo in bootstrapServers: no cluster ever answered."""
+    bench = Bench()
+    bench.is_reachable = False
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.reconcile()
+    assert bench.condition("orders", "Reconciling") == ("True", "Unreachable")
+    bench.seen(bench.server.delete("orders"))
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("orders")
+
+
+async def test_a_deletion_that_waits_for_its_cluster_names_the_way_out() -> None:
+    """After a minute, it is Stalled."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.reconcile()
+    bench.is_reachable = False
+    bench.seen(bench.server.delete("orders"))
+    await bench.reconcile()
+    conditions = bench.server.bodies["orders"]["status"]["conditions"]
+    (message,) = {condition["message"] for condition in conditions if condition["type"] == "Ready"}
+    assert "set spec.deletionPolicy to Retain to remove the resource and leave the topic" in message
+    assert bench.condition("orders", "Stalled")[0] == "False"
+    await bench.reconcile(later_ms=60_000)
+    assert bench.condition("orders", "Stalled") == ("True", "Unreachable")
+    bench.server.change("orders", deletionPolicy="Retain")
+    bench.seen(bench.server.bodies["orders"])
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("orders")
+
+
+async def test_a_deletion_needs_no_secret_that_went_before_it() -> None:
+    """A namespace that is deleted loses its Secrets first."""
+    bench = Bench()
+    for name in ("one", "two"):
+        bench.seen(bench.server.create(name, deletionPolicy="Delete"))
+    await bench.reconcile()
+    bench.target = Target(failure=Failure(code="SecretMissing", message="no such Secret", is_retried=False))
+    bench.seen(bench.server.delete("one"))
+    await bench.reconcile()
+    assert bench.handler.of("one").topic is None
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("one")
+    assert bench.condition("two", "Stalled") == ("True", "SecretMissing")
+
+
+async def test_a_namespace_that_terminates_is_not_asked_again_and_again() -> None:
+    bench = Bench()
+    message = (
+        "it is forbidden: unable to create new content in namespace kafka because it is being terminated"
+    )
+    bench.handler.errors = [ApiError(403, "Forbidden", message)]
+    bench.seen(bench.server.create("orders"))
+    await bench.reconcile()
+    assert bench.condition("orders", "Reconciling") == ("False", "NamespaceTerminating")
+    await bench.reconcile(later_ms=20_000)
+    assert bench.handler.done == []
 
 
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:

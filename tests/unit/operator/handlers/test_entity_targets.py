@@ -202,7 +202,7 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
     )
     found = await targets.find(key, load_entity(body, "here").spec)
     assert found.reserved == {"User:root", "User:node", "User:broker"}
-    assert (found.leaving, found.is_paused, found.addresses) == ({3, 7, 8}, True, {1: broker})
+    assert (found.decommissioned, found.is_paused, found.addresses) == ({3, 7, 8}, True, {1: broker})
 
 
 def test_a_name_has_one_resource_in_all_namespaces() -> None:

@@ -21,9 +21,11 @@ class _Api:
 
     def __init__(self, refusal: ApiError | None = None) -> None:
         self._refusal = refusal
+        self.requests = 0
         self.written: list[Any] = []
 
     async def create(self, _kind: object, _namespace: str, body: dict[str, Any]) -> None:
+        self.requests += 1
         if self._refusal is not None:
             raise self._refusal
         self.written.append(body)
@@ -50,3 +52,14 @@ async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixtu
         await recorder.record(KEY, ABOUT, "StartNode", "node 1")
     (record,) = caplog.records
     assert record.getMessage().startswith("kafka/quorum: the Event StartNode was not written: ")
+
+
+async def test_in_a_namespace_that_terminates_no_more_events_are_written() -> None:
+    message = "unable to create new content in namespace kafka because it is being terminated"
+    api = _Api(ApiError(403, "Forbidden", f"events is forbidden: {message}"))
+    recorder = EventRecorder(cast("Any", api), SnapshotRegistry(), "operator-1")
+    for number in range(3):
+        await recorder.record(KEY, ABOUT, "StartNode", f"node {number}")
+    assert api.requests == 1
+    await recorder.record(KEY._replace(namespace="other"), ABOUT, "StartNode", "node 3")
+    assert api.requests == 2

@@ -176,7 +176,7 @@ def test_a_status_is_written_as_the_schema_has_it() -> None:
     for definition, written in (
         (controllers, dumped),
         (brokers, KafkaBrokerStatus().model_dump(by_alias=True)),
-        (topics, entity_status(EntityResult(plan=plan_topic(topic, None, kafka)), 1)),
+        (topics, entity_status(EntityResult(plan=plan_topic(topic, None)), 1)),
         (users, entity_status(EntityResult(plan=plan_user(user, ObservedUser(), kafka)), 1)),
     ):
         (version,) = definition["spec"]["versions"]

@@ -109,7 +109,7 @@ def test_what_can_not_be_is_refused_with_its_field(history: str, words: str) -> 
 def test_a_volume_of_one_machine_is_for_controllers_on_one_machine() -> None:
     once = "storage: {size: 1Gi, accessMode: ReadWriteOnce}"
     assert (
-        "spec.history.storage.accessMode: 'ReadWriteOnce': ReadWriteOnce is for controllers on one node"
+        "spec.history.storage.accessMode: 'ReadWriteOnce': ReadWriteOnce is for controllers on one Kubernetes node"
         in (fault_of(once))
     )
     assert controllers(f"replicas: 1, history: {{{once}}}").spec.history

@@ -99,6 +99,23 @@ def test_a_disk_keeps_a_tenth_free() -> None:
     )
 
 
+def test_a_broker_that_has_room_is_not_blamed() -> None:
+    """Both replicas leave: broker 0 has room for one of them, and no other broker for the second one."""
+    situation = leaving(3, partition(0, 2, 3))
+    nodes = tuple(node for node in situation.desired.nodes if node.node_id != 2)
+    situation = situation.asking(nodes=nodes)
+    full = planned(situation.kafka(loads={0: BrokerLoad(room_bytes=GIB), 1: BrokerLoad(room_bytes=0)}))
+    assert targets(full) == {}
+    assert "orders-0 (1.0 GiB) can't leave broker-2: broker(s) 1 would keep less than 10%" in (
+        full.refusals[0].message
+    )
+    away = planned(situation.down(1))
+    assert away.refusals == ()
+    assert "a broker that can take a replica of orders-0 to be in service: 1 of 2 are" in {
+        wait.reason for wait in away.rest
+    }
+
+
 def test_batches_are_bounded_by_number_and_by_size() -> None:
     many = leaving(3, *(partition(number, 3, size_bytes=1) for number in range(200)))
     assert len(targets(planned(many))) == IN_FLIGHT_MAX

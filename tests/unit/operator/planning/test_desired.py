@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from quorate_operator.models.hosts import TemplateError, check_template, fill_host, template_values
+from quorate_operator.models.hosts import TemplateError, fill_host, template_values
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role, RolloutPolicy, VolumePolicy
 from quorate_operator.planning.desired import desired_cluster
@@ -119,7 +119,7 @@ def test_templates_are_filled_in(template: str, host: str) -> None:
 )
 def test_a_bad_template_is_told_with_its_field(template: str, fault: str) -> None:
     with pytest.raises(TemplateError) as reported:
-        check_template(template, "spec.listeners[0].advertisedHost")
+        fill_host(template, {}, "spec.listeners[0].advertisedHost")
     assert str(reported.value).startswith(f"spec.listeners[0].advertisedHost: {template!r}: ")
     assert fault in str(reported.value)
 

@@ -8,7 +8,7 @@ import pytest
 from kit.scenarios import REVISION, Situation, briefly, healthy
 from quorate_operator.placement.cluster import IN_FLIGHT_MAX, ObservedDirectory, PartitionId
 from quorate_operator.planning.cluster import NodeState, ObservedVolume, RolloutPolicy, VolumePolicy
-from quorate_operator.planning.steps import CordonDirectories, MoveReplicas, ReleaseVolume
+from quorate_operator.planning.steps import CordonDirectories, MoveBetweenDirectories, ReleaseVolume
 from quorate_operator.planning.volumes import VOLUMES, used_volumes, volumes_revision
 
 GIB = 2**30
@@ -80,19 +80,19 @@ def test_replicas_leave_some_at_a_time_to_where_the_most_room_is() -> None:
         cordoned={0: (SECOND,)},
     )
     (step,) = situation.due()
-    assert isinstance(step, MoveReplicas)
+    assert isinstance(step, MoveBetweenDirectories)
     assert set(step.targets.values()) == {FIRST}
     assert "volume 1 of broker-0 to be emptied: 3 replica(s) left, 13.0 GiB" in situation.waits()
     (step,) = even.due()
-    assert isinstance(step, MoveReplicas)
+    assert isinstance(step, MoveBetweenDirectories)
     assert dict(step.targets) == {PartitionId("t", 0): FIRST, PartitionId("t", 1): THIRD}
     (step,) = removing(
         described(replicas=replicas(*[1] * (IN_FLIGHT_MAX + 1))), cordoned={0: (SECOND,)}
     ).due()
-    assert isinstance(step, MoveReplicas)
+    assert isinstance(step, MoveBetweenDirectories)
     assert len(step.targets) == IN_FLIGHT_MAX
     (step,) = removing(described(replicas=replicas(20 * GIB, 20 * GIB)), cordoned={0: (SECOND,)}).due()
-    assert isinstance(step, MoveReplicas)
+    assert isinstance(step, MoveBetweenDirectories)
     assert len(step.targets) == 1, "a replica that is larger than all that may move at once moves alone"
 
 
@@ -105,23 +105,11 @@ def test_moves_under_way_are_waited_for() -> None:
     assert "volume 1 of broker-0 to be emptied: 50 replica(s) left" in situation.waits()
 
 
-def test_unknown_space_is_judged_by_what_directories_hold() -> None:
-    """Brokers that don't report free space are emptied, too."""
-    directories = {
-        FIRST: ObservedDirectory(replicas=replicas(5, topic="other")),
-        SECOND: ObservedDirectory(is_cordoned=True, replicas=replicas(1)),
-        THIRD: ObservedDirectory(replicas=replicas(4, topic="another")),
-    }
-    (step,) = removing(directories, cordoned={0: (SECOND,)}).due()
-    assert isinstance(step, MoveReplicas)
-    assert set(step.targets.values()) == {THIRD}
-
-
 def test_a_replica_that_fits_nowhere_is_told() -> None:
     """A person reads what is in the way, and the rest moves."""
     situation = removing(described(replicas=replicas(200 * GIB, GIB)), cordoned={0: (SECOND,)})
     (step,) = situation.due()
-    assert isinstance(step, MoveReplicas)
+    assert isinstance(step, MoveBetweenDirectories)
     assert set(step.targets) == {PartitionId("t", 1)}
     assert (
         "t-0 (200.0 GiB) can't leave a removed volume of broker-0" in situation.refusals()["TooLittleSpace"]

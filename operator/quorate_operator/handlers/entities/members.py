@@ -1,0 +1,72 @@
+"""The resources of a group, and each of them in one pass."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
+from quorate_operator.handlers.entities.kind_handlers import KindHandler
+from quorate_operator.handlers.entities.statuses import EntityResult, Failure
+from quorate_operator.handlers.resources import is_deleted
+from quorate_operator.models.manifests import Entity
+from quorate_operator.runtime.kubernetes.api import Object
+
+DELETION_STALLED_AFTER_MS = 60_000
+"""After this time, a deleted resource whose cluster can't be reached is Stalled. It is tried again nevertheless."""
+
+
+@dataclass(slots=True)
+class Member:
+    """A resource, and its state between passes."""
+
+    body: Object
+    handler: KindHandler
+    due_ms: int = 0
+    failures_in_a_row: int = 0
+    blocked_since_ms: int | None = None
+    """When it was deleted and its cluster could not be reached, first."""
+    is_cleared: bool = False
+    fault: str = ""
+    """The fault of the operator in its last pass; empty without one."""
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def label(self) -> str:
+        metadata = self.body["metadata"]
+        return f"{metadata['namespace']}/{metadata['name']}"
+
+    def blocked(self, failure: Failure, now_ms: int) -> Failure:
+        """Return why it was not observed: of a deleted one with the way out, and as Stalled after some time."""
+        if not is_deleted(self.body):
+            return failure
+        if self.blocked_since_ms is None:
+            self.blocked_since_ms = now_ms
+        is_stalled = now_ms - self.blocked_since_ms >= DELETION_STALLED_AFTER_MS
+        message = f"{failure.message}; it is deleted, and waits for the cluster: {self.handler.way_out}"
+        return replace(failure, message=message, is_retried=failure.is_retried and not is_stalled)
+
+    def status_in(self, kafka: ObservedKafka) -> Mapping[str, Any]:
+        """The status; an empty one if it is about another cluster."""
+        status = self.body.get("status") or {}
+        return status if status.get("clusterId") in (None, kafka.cluster_id) else {}
+
+
+@dataclass(slots=True)
+class Work:
+    """A resource in one pass."""
+
+    member: Member
+    resource: Entity
+    name: str
+    """The name in Kafka."""
+    plan: EntityPlan | None = None
+    failure: Failure | None = None
+    result: EntityResult = field(default_factory=EntityResult)
+    changed: list[Change] = field(default_factory=list)
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        return self.plan.changes if self.plan is not None else ()
