@@ -160,8 +160,8 @@ class PodTemplate(Model):
     )
     termination_grace_period_seconds: Annotated[int, Field(ge=1, le=3600)] | None = Field(
         default=None,
-        description="How long a node may take to stop, before it is killed. Default: 30 for controllers and for "
-        "brokers of a cluster that is hibernated, 120 for other brokers, which hand their leaderships over first.",
+        description="How long a node may take to stop, before it is killed. Default: 30 for controllers, "
+        "120 for brokers, which hand their leaderships over first.",
     )
     security_context: AnyObject | None = Field(
         default=None,

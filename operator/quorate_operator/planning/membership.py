@@ -21,7 +21,7 @@ from quorate_operator.planning.cluster import (
     VolumePolicy,
 )
 from quorate_operator.planning.formation import Phase, phase_of
-from quorate_operator.planning.lifecycle import GRACE_MS
+from quorate_operator.planning.lifecycle import grace_ms
 from quorate_operator.planning.registrations import awaits_unregistration
 from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
 from quorate_operator.planning.steps import (
@@ -192,7 +192,8 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
         )
     left: list[Step] = []
     if seen.state.runs:
-        left.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason="it has left the quorum"))
+        allowed_ms = grace_ms(seen.role, policy)
+        left.append(StopNode(node_id=node_id, grace_ms=allowed_ms, reason="it has left the quorum"))
     if awaits_unregistration(observed, node_id):
         left.append(wait_for(f"{name} to be unregistered", node_id))
     if seen.has_volume and policy.volumes is VolumePolicy.DELETE:

@@ -30,7 +30,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
-from quorate_operator.planning.lifecycle import GRACE_MS
+from quorate_operator.planning.lifecycle import grace_ms
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import (
@@ -46,8 +46,6 @@ from quorate_operator.planning.steps import (
 )
 from quorate_operator.planning.volumes import VOLUMES
 
-BROKER_GRACE_MS = 120_000
-"""A controlled shutdown first moves every leadership away, so that a large broker takes longer than a controller."""
 BROKEN_AFTER_MS = 60_000
 """A node that is not ready this long after its start may be restarted."""
 ELECT_WITHIN_MS = 120_000
@@ -396,9 +394,9 @@ def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, situation: _
 
 
 def _stop(restart: _Due, rollouts: Mapping[str, RolloutPolicy]) -> StopNode:
-    usual_ms = GRACE_MS if restart.node.role is Role.CONTROLLER else BROKER_GRACE_MS
-    grace_ms = rollouts.get(restart.node.pool, RolloutPolicy()).grace_ms or usual_ms
-    return StopNode(node_id=restart.node.node_id, grace_ms=grace_ms, reason=restart.reason)
+    node = restart.node
+    allowed_ms = grace_ms(node.role, rollouts.get(node.pool))
+    return StopNode(node_id=node.node_id, grace_ms=allowed_ms, reason=restart.reason)
 
 
 def _in_turn(

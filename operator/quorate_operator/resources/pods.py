@@ -15,6 +15,7 @@ from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.differences import record_of
 from quorate_operator.planning.features import initial_metadata_version
+from quorate_operator.planning.lifecycle import CONTROLLER_GRACE_MS, grace_ms
 from quorate_operator.properties import initial_controllers
 from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
@@ -60,9 +61,6 @@ from quorate_operator.resources.topology import (
 )
 from quorate_operator.security import java_options, keys_in_use
 
-CONTROLLER_GRACE_S = 30
-BROKER_GRACE_S = 120
-"""A broker moves the leadership of all its partitions away, which takes a while when it has many."""
 TERMINATION_LOG = "/dev/termination-log"
 FORMAT_CONTAINER = "format"
 NODE_CONTAINER = "node"
@@ -156,7 +154,7 @@ def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence
     `name` distinguishes the node's tasks. The termination log has the result.
     """
     spec = _pod_basics(context, node)
-    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": CONTROLLER_GRACE_S}
+    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": CONTROLLER_GRACE_MS // 1000}
     spec["containers"] = [_quorate_container(context, node, TASK_CONTAINER, arguments)]
     # Without the labels by which Services, budgets and spreads select the node.
     labels = {
@@ -231,7 +229,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
     spec = _pod_basics(context, node)
     is_controller = node.role is Role.CONTROLLER
     template = context.pool(node.pool).spec.template
-    usual_s = CONTROLLER_GRACE_S if is_controller else BROKER_GRACE_S
+    usual_s = grace_ms(node.role) // 1000
     spec |= {
         "hostname": pod_name(node.pool, node.node_id),
         "subdomain": node.pool,

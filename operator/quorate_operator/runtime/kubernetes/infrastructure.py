@@ -9,6 +9,7 @@ Observations come from the cache. Objects are written by server-side apply, if t
 before.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -269,13 +270,15 @@ class KubernetesInfrastructure:
         if not any(rejected.item["kind"] == DISRUPTION_BUDGET.name for rejected in self._refused):
             await update_readiness(self._api, self._objects, observed)
 
-    async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
-        """Stop the pods of these pools, brokers first; without `pools`, all of the cluster. Raises StepError."""
+    async def stop_pods(self, pools: Collection[str] | None = None) -> None:
+        """Stop the pods of these pools, brokers first; without `pools`, all of the cluster. Raises StepError.
+
+        Each has its own grace period. Those of a role stop at the same time, as in a hibernation.
+        """
         found = [node for node in self._objects.nodes().values() if pools is None or node.pool in pools]
         for role in (Role.BROKER, Role.CONTROLLER):
-            for node in found:
-                if node.role is role and node.pod is not None:
-                    await self._objects.delete_pod(node.pod, grace_ms)
+            pods = [node.pod for node in found if node.role is role and node.pod is not None]
+            await asyncio.gather(*(self._objects.delete_pod(pod, None) for pod in pods))
         if pools is None:
             # Pods of tasks that a killed operator left.
             for pod in self._objects.of_kind(POD):

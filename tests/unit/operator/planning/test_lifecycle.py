@@ -30,13 +30,13 @@ def test_hibernation_stops_brokers_then_standbys_then_the_leader() -> None:
     assert situation.plan().steps == ()
 
 
-def test_a_pools_grace_holds_in_a_hibernation() -> None:
-    situation = hibernating().asking(rollouts={"brokers": RolloutPolicy(grace_ms=3_600_000)})
-
+def test_nodes_have_the_same_grace_in_a_hibernation_as_in_a_roll() -> None:
     def graces(seen: Situation) -> set[tuple[int, int]]:
         stops = [step for step in seen.plan().steps if isinstance(step, StopNode)]
         return {(stop.node_id, stop.grace_ms) for stop in stops if stop.node_id in (0, 3001)}
 
+    assert graces(hibernating()) == {(0, 120_000), (3001, 30_000)}, "as in a roll"
+    situation = hibernating().asking(rollouts={"brokers": RolloutPolicy(grace_ms=3_600_000)})
     assert graces(situation) == {(0, 3_600_000), (3001, 30_000)}
     assert graces(situation.leaderless()) == {(0, 3_000), (3001, 30_000)}, (
         "nobody answers its controlled shutdown"
