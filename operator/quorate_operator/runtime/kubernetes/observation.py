@@ -283,7 +283,9 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
         since_ms = _time_ms(pod["metadata"].get("creationTimestamp"))
         return NodeState.STARTING, {"problem": problem, "waiting_since_ms": since_ms}
     state = NodeState.READY if main.get("ready") else NodeState.STARTING
-    return state, {"started_at_ms": _time_ms(running.get("startedAt")), "problem": problem}
+    started_ms = _time_ms(running.get("startedAt"))
+    # In whole seconds: what the former process fetched in that second must not count for this one.
+    return state, {"started_at_ms": None if started_ms is None else started_ms + 999, "problem": problem}
 
 
 def _problem(pod: Object) -> str | None:

@@ -124,7 +124,9 @@ def test_a_pod_without_a_running_container_tells_since_when() -> None:
     waiting = _observed(pod=_pod(state={"waiting": {"reason": "PodInitializing"}}), claim=_claim())
     assert (waiting.started_at_ms, waiting.waiting_since_ms) == (None, STARTED_MS)
     running = _observed(pod=_pod(state={"running": {"startedAt": STARTED}}), claim=_claim())
-    assert (running.started_at_ms, running.waiting_since_ms) == (STARTED_MS, None)
+    assert (running.started_at_ms, running.waiting_since_ms) == (STARTED_MS + 999, None), (
+        "in whole seconds, what the former process fetched in the same second would be of this one"
+    )
 
 
 def test_an_evicted_pod_has_crashed() -> None:
