@@ -268,6 +268,8 @@ class ObservedNode:
     """Why it could not be started again with what is desired; None if it could, or if this is not known."""
     unreachable_host: bool = False
     """Whether its machine does not answer, so that its process may still run."""
+    has_opened: bool | None = None
+    """Whether its process has opened its ports since it began; None without one, or if that is not reported."""
     is_forgotten: bool = False
     """Whether ForgetNode was done and only its volume is kept: nothing is left to do. A runtime may omit such a node,
     unless it is desired again."""
@@ -276,6 +278,17 @@ class ObservedNode:
     def label(self) -> str:
         """As `DesiredNode.label`."""
         return self.role.label(self.node_id)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its process runs and has not opened its ports yet.
+
+        A broker opens them once it has recovered its logs, which may take hours; it ends if it can't register. Where
+        that is not reported, a controller that is not ready counts as open: it may wait for its peers forever.
+        """
+        has_process = self.state is NodeState.STARTING and self.started_at_ms is not None
+        has_opened = self.role is Role.CONTROLLER if self.has_opened is None else self.has_opened
+        return has_process and not has_opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,18 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
 )
-from quorate_operator.planning.steps import Step, StopNode, WaitFor, listed, wait_for
+from quorate_operator.planning.steps import (
+    STARTS_LONG,
+    Step,
+    StopNode,
+    WaitFor,
+    listed,
+    utc_text,
+    wait_for,
+)
+
+LATE_AFTER_MS = 15 * 60_000
+"""A start that takes longer is reported in a condition."""
 
 
 def wait_for_ready(
@@ -31,6 +42,23 @@ def wait_for_ready(
         waits.append(
             wait_for(f"brokers to be registered and unfenced: {_named(brokers, observed)}", *brokers)
         )
+    return tuple(waits)
+
+
+def late_starts(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> tuple[WaitFor, ...]:
+    """Return a wait for each node that is starting for a long time; nothing interrupts it."""
+    waits: list[WaitFor] = []
+    for node in desired.nodes:
+        seen = observed.nodes[node.node_id]
+        since_ms = seen.started_at_ms
+        if not seen.is_starting or since_ms is None or now_ms - since_ms < LATE_AFTER_MS:
+            continue
+        recovers = " A broker recovers its logs before it serves." if node.role is Role.BROKER else ""
+        reason = (
+            f"{node.label} to be in service: it has been starting since {utc_text(since_ms)}, and is not "
+            f"interrupted. Its log has the progress.{recovers}"
+        )
+        waits.append(wait_for(reason, node.node_id, code=STARTS_LONG))
     return tuple(waits)
 
 
@@ -64,7 +92,7 @@ GRACE_WITHOUT_QUORUM_MS = 3_000
 
 
 def grace_ms(role: Role, policy: RolloutPolicy | None = None) -> int:
-    """Return how long a node may take to stop, in milliseconds: the time of its pool, or the usual one of its role."""
+    """Return the milliseconds that a node may take to stop: those of its pool, or what its role usually takes."""
     usual_ms = CONTROLLER_GRACE_MS if role is Role.CONTROLLER else BROKER_GRACE_MS
     return (policy.grace_ms if policy is not None else None) or usual_ms
 

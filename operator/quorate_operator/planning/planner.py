@@ -22,7 +22,7 @@ from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeSta
 from quorate_operator.planning.decommission import plan_decommission, refuse_while_hibernated
 from quorate_operator.planning.features import plan_features, plan_migration, target_level
 from quorate_operator.planning.formation import plan_formation
-from quorate_operator.planning.lifecycle import stop_all, wait_for_ready
+from quorate_operator.planning.lifecycle import late_starts, stop_all, wait_for_ready
 from quorate_operator.planning.liveness import plan_starts
 from quorate_operator.planning.log_levels import plan_log_levels
 from quorate_operator.planning.membership import plan_membership
@@ -114,7 +114,8 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
         rollout,
         features,
     )
-    whole = merge((*parts, plan_log_levels(desired, observed), volumes, Part(rest=addresses.waits)))
+    late = late_starts(desired, observed, now_ms)
+    whole = merge((*parts, plan_log_levels(desired, observed), volumes, Part(rest=(*addresses.waits, *late))))
     waited = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
     return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, waited)))
 

@@ -7,6 +7,7 @@ steps of the whole cluster.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -247,11 +248,19 @@ class WaitFor:
     reason: str
     node_ids: tuple[int, ...] = ()
     until_ms: int | None = None
+    code: str | None = None
+    """For conditions, of a wait that is not usual: `STARTS_LONG` or `ROLLOUT_BLOCKED`."""
 
 
-def wait_for(reason: str, *node_ids: int, until_ms: int | None = None) -> WaitFor:
+STARTS_LONG = "StartTakesLong"
+"""The code of a wait for a process that began long ago and has not served yet."""
+ROLLOUT_BLOCKED = "RolloutBlocked"
+"""The code of a wait that ends only if a user does something."""
+
+
+def wait_for(reason: str, *node_ids: int, until_ms: int | None = None, code: str | None = None) -> WaitFor:
     """Return a wait of these nodes, or of the whole cluster."""
-    return WaitFor(reason=reason, node_ids=node_ids, until_ms=until_ms)
+    return WaitFor(reason=reason, node_ids=node_ids, until_ms=until_ms, code=code)
 
 
 class Refusal(NamedTuple):
@@ -333,6 +342,11 @@ def listed(node_ids: Iterable[int]) -> str:
     if len(names) < 2:
         return names[0] if names else "none"
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def utc_text(time_ms: int) -> str:
+    """Return `2026-11-28 22:00 UTC` of Unix milliseconds."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def format_bytes(size_bytes: int) -> str:

@@ -393,8 +393,8 @@ def _kafka_probes(port: int) -> Object:
     """
     check = {"tcpSocket": {"port": port}}
     return {
-        # Recovery of a large log after a crash takes long, and must not be interrupted.
-        "startupProbe": _probe(check, period_s=2, failures=1800),
+        # Recovery of large logs after a crash takes hours, and must not be interrupted: a day.
+        "startupProbe": _probe(check, period_s=2, failures=43_200),
         "livenessProbe": _probe(check, period_s=10, failures=6),
         "readinessProbe": _probe(check, period_s=5, failures=3),
     }

@@ -285,7 +285,11 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
     state = NodeState.READY if main.get("ready") else NodeState.STARTING
     started_ms = _time_ms(running.get("startedAt"))
     # In whole seconds: what the former process fetched in that second must not count for this one.
-    return state, {"started_at_ms": None if started_ms is None else started_ms + 999, "problem": problem}
+    return state, {
+        "started_at_ms": None if started_ms is None else started_ms + 999,
+        "has_opened": main.get("started"),  # its startup probe has passed
+        "problem": problem,
+    }
 
 
 def _problem(pod: Object) -> str | None:

@@ -129,6 +129,13 @@ def test_a_pod_without_a_running_container_tells_since_when() -> None:
     )
 
 
+@pytest.mark.parametrize("started", [None, False, True])
+def test_a_startup_probe_tells_whether_the_ports_have_opened(started: bool | None) -> None:
+    pod = _pod(state={"running": {"startedAt": STARTED}})
+    pod["status"]["containerStatuses"][0] |= {} if started is None else {"started": started}
+    assert _observed(pod=pod, claim=_claim()).has_opened is started
+
+
 def test_an_evicted_pod_has_crashed() -> None:
     node = _observed(pod=_pod(phase="Failed", reason="Evicted", message="disk pressure"), claim=_claim())
     assert node.state is NodeState.CRASHED

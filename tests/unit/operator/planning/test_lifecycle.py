@@ -1,8 +1,8 @@
 """Pause, hibernation and waking, and machines that do not answer meanwhile."""
 
-from kit.scenarios import Situation, briefly, healthy
+from kit.scenarios import NOW_MS, Situation, briefly, healthy
 from quorate_operator.planning.cluster import Lifecycle, NodeState, RolloutPolicy
-from quorate_operator.planning.steps import StopNode
+from quorate_operator.planning.steps import STARTS_LONG, StopNode
 
 
 def test_a_paused_cluster_is_left_alone() -> None:
@@ -61,6 +61,19 @@ def test_waking_starts_everything() -> None:
 def test_what_runs_without_being_desired_sleeps_too() -> None:
     situation = hibernating().asking_controllers(3000, 3001).down(0).down(1)
     assert briefly(situation.due()) == ["StopNode 3001", "StopNode 3002"]
+
+
+def test_a_start_that_takes_long_is_reported() -> None:
+    situation = healthy(3, brokers=2)
+    for minutes, codes in ((14, [None]), (16, [STARTS_LONG])):
+        started_ms = NOW_MS - minutes * 60_000
+        late = situation.node(0, state=NodeState.STARTING, started_at_ms=started_ms)
+        assert [wait.code for wait in late.plan().waits] == codes
+    (wait,) = late.plan().waits
+    assert wait.reason.startswith(
+        "broker-0 to be in service: it has been starting since 1970-01-01 02:30 UTC"
+    )
+    assert wait.node_ids == (0,)
 
 
 def test_a_machine_that_does_not_answer_is_waited_for() -> None:

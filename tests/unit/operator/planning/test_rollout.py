@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from kit.scenarios import NOW_MS, REVISION, Situation, briefly, healthy
 from quorate_operator.planning.cluster import Address, Implementation, NodeState, Role, RolloutPolicy
-from quorate_operator.planning.rollout import spare_brokers
+from quorate_operator.planning.restart_obstacles import spare_brokers
 from quorate_operator.planning.steps import ElectPreferredLeaders, StartNode, StopNode, WaitFor
 
 
@@ -92,6 +92,51 @@ def test_what_is_broken_is_restarted_first_once_it_had_its_time() -> None:
     assert stops(young) == []
 
 
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize("minutes", [1, 2, 20, 600])
+def test_a_broker_that_recovers_its_logs_is_not_restarted(minutes: int) -> None:
+    """A kill starts the recovery again: a process that has not served yet is left alone, however long."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    recovering = due.node(0, state=NodeState.STARTING, started_at_ms=NOW_MS - minutes * MINUTE_MS)
+    assert stops(recovering) == []
+    assert "the restart of broker-0 (config changed): it has been starting since 19" in recovering.waits()
+    closed = recovering.node(0, has_opened=False, problem="the container tracer ended with status 1")
+    assert stops(closed) == [], "a problem of a sidecar"
+
+
+@pytest.mark.parametrize("node_id", [3001, 0])
+def test_a_node_without_a_process_is_restarted_once_it_had_its_time(node_id: int) -> None:
+    """An image that can't be pulled, or no machine for it: a restart loses nothing."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER if node_id == 0 else Role.CONTROLLER)
+    waiting = due.node(node_id, state=NodeState.STARTING, started_at_ms=None, problem="ImagePullBackOff: no")
+    waiting = waiting if node_id == 0 else waiting.voter(node_id, caught_up=False)
+    assert stops(waiting.node(node_id, waiting_since_ms=NOW_MS - 1_000)) == []
+    assert stops(waiting.node(node_id, waiting_since_ms=NOW_MS - 2 * MINUTE_MS)) == [node_id]
+
+
+def test_a_controller_that_waits_for_its_peers_is_restarted_and_one_that_loads_is_not() -> None:
+    due = healthy(3).asking_config().voter(3001, caught_up=False)
+    waiting = due.node(3001, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
+    assert stops(waiting) == stops(waiting.node(3001, has_opened=True)) == [3001]
+    assert stops(waiting.node(3001, has_opened=False)) == []
+
+
+def test_no_controller_stops_while_a_broker_is_on_its_way_back() -> None:
+    """One node at a time, whatever its role; a controller that does not serve may be what the broker needs."""
+    due = healthy(3, brokers=2).asking_config(role=Role.CONTROLLER)
+    starting = due.node(0, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
+    assert stops(due) == [3001]
+    assert stops(starting) == []
+    assert "(config changed): broker-0 is not ready (starting since 1970-01-01 02:44 UTC)" in starting.waits()
+    pending = starting.node(0, started_at_ms=None, waiting_since_ms=NOW_MS)
+    assert stops(pending) == []
+    assert stops(pending.node(0, problem="the process ended with status 1, 7 times so far")) == [3001]
+    assert stops(starting.node(0, unreachable_host=True)) == [3001]
+    assert stops(starting.node(3002, state=NodeState.UNREADY).voter(3002, caught_up=False)) == [3002]
+
+
 @pytest.mark.parametrize(("first", "second"), [(3001, 3002), (0, 1)])
 def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: int) -> None:
     """A broker that is fenced or behind for a moment is not taken away while another is on its way back."""
@@ -101,7 +146,7 @@ def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: i
             rolling = restarted(rolling, node_id)
     rolling = rolling.node(second, state=NodeState.UNREADY).node(first, state=NodeState.STARTING)
     for since_ms, expected in ((NOW_MS - 1_000, []), (NOW_MS - 61_000, [second])):
-        assert stops(rolling.node(first, started_at_ms=since_ms)) == expected
+        assert stops(rolling.node(first, started_at_ms=since_ms, has_opened=True)) == expected
         assert stops(rolling.node(first, started_at_ms=None, waiting_since_ms=since_ms)) == expected
 
 
@@ -164,7 +209,9 @@ def test_brokers_roll_within_their_budget() -> None:
     situation = healthy(3, brokers=4).asking_config(**BROKERS)  # type: ignore[arg-type]
     starting = restarted(situation, 0).node(0, state=NodeState.STARTING)
     assert stops(starting) == []
-    assert "broker-0 is not ready (starting), and the roll stops until it is" in starting.waits()
+    assert (
+        "broker-0 is not ready (starting since 1970-01-01 02:46 UTC), and the roll stops" in starting.waits()
+    )
     two = starting.asking(rollouts={"brokers": RolloutPolicy(max_unavailable=2)})
     assert stops(two) == [1]
 
