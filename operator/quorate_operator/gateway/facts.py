@@ -1,7 +1,7 @@
 """A cluster's metadata image and the description of its quorum as the planner's facts. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quorate_admin.diagnosis import LeaderView
@@ -30,6 +30,9 @@ from quorate_operator.planning.cluster import (
 )
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
+
+FRAGILE_NAMED_MAX = 3
+"""How many fragile partitions of a broker are named."""
 
 LogDirs = Mapping[str, LogDirDescription]
 """The log directories of a broker by path."""
@@ -142,6 +145,8 @@ class Counts:
     replicas: Mapping[int, int] = field(default_factory=dict)
     leaders: Mapping[int, int] = field(default_factory=dict)
     fragile: Mapping[int, int] = field(default_factory=dict)
+    fragile_first: Mapping[int, Sequence[PartitionId]] = field(default_factory=dict)
+    awaited: Mapping[int, int] = field(default_factory=dict)
     unpreferred: Mapping[int, int] = field(default_factory=dict)
     lagging: Mapping[int, int] = field(default_factory=dict)
 
@@ -150,20 +155,29 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
     """Count every partition once. `general` and `own` are what `views.min_insync_replicas` returns.
 
     A partition that needs all its replicas in sync can't keep them while a broker restarts: it counts as fragile only
-    while it has fewer in sync than it would have then.
+    while it has fewer in sync than it would have then. One without a leader can't get worse: it waits for the brokers
+    that may lead it.
     """
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     fragile: Counter[int] = Counter()
+    fragile_first: dict[int, list[PartitionId]] = {}
+    awaited: Counter[int] = Counter()
     lagging: Counter[int] = Counter()
     for topic in image.topics.by_id.values():
         needed = own.get(topic.name, general)
-        for partition in topic.partitions.values():
+        for number, partition in topic.partitions.items():
             replicas.update(partition.replicas)
             leaders[partition.leader] += 1
             size = len(partition.replicas)
-            if size > 1 and len(partition.isr) - 1 < max(1, min(needed, size - 1)):
+            if not partition.has_leader:
+                awaited.update(partition.isr or partition.elr)
+            elif size > 1 and len(partition.isr) - 1 < max(1, min(needed, size - 1)):
                 fragile.update(partition.isr)
+                for broker_id in partition.isr:
+                    named = fragile_first.setdefault(broker_id, [])
+                    if len(named) < FRAGILE_NAMED_MAX:
+                        named.append(PartitionId(topic.name, number))
             if size > len(partition.isr):
                 moving = (*partition.adding_replicas, *partition.removing_replicas)
                 lagging.update({*partition.replicas}.difference(partition.isr, moving))
@@ -171,6 +185,8 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
         replicas=replicas,
         leaders=leaders,
         fragile=fragile,
+        fragile_first=fragile_first,
+        awaited=awaited,
         unpreferred=Counter(_unpreferred(image)),
         lagging=lagging,
     )
@@ -186,6 +202,8 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
             free_bytes=_free_bytes(log_dirs.get(broker_id)),
             room_bytes=_room_bytes(log_dirs.get(broker_id)),
             fragile=counts.fragile.get(broker_id, 0),
+            fragile_first=tuple(counts.fragile_first.get(broker_id, ())),
+            awaited=counts.awaited.get(broker_id, 0),
             unpreferred=counts.unpreferred.get(broker_id, 0),
             lagging=counts.lagging.get(broker_id, 0),
         )

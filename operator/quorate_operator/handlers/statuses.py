@@ -23,6 +23,7 @@ from quorate_operator.models.status import (
 )
 from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
 from quorate_operator.planning.planner import PAUSED
+from quorate_operator.planning.rollout import RESTART_SKIPPED
 from quorate_operator.planning.steps import (
     ROLLOUT_BLOCKED,
     STARTS_LONG,
@@ -42,6 +43,8 @@ DRAINING = "Draining"
 """The reason of Ready of a pool that is deleted, while its replicas move to others."""
 _WITH_PROGRESS = ("Progressing", "Reconciling")
 MESSAGE_LENGTH_MAX = 32_768
+_REQUESTED = frozenset({PAUSED, RESTART_SKIPPED})
+"""The codes of refusals that the user requested."""
 _NAMED_MAX = 10
 """How many nodes a message names."""
 
@@ -265,8 +268,8 @@ def _stalled(pool: PoolView) -> Condition:
 
 
 def _first_fault(pool: PoolView) -> Refusal | None:
-    """Return the first refusal other than a pause, which the user requested."""
-    return next((refusal for refusal in pool.refusals if refusal.code != PAUSED), None)
+    """Return the first refusal other than those that the user requested."""
+    return next((refusal for refusal in pool.refusals if refusal.code not in _REQUESTED), None)
 
 
 def _first_wait(pool: PoolView, code: str) -> WaitFor | None:

@@ -10,13 +10,17 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
-from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition
+from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
 
 DAY_MS = 86_400_000
 _WEEK_DAYS = 7
 _FIRST_WEEKDAY = 3
 """1970-01-01, from which Unix time counts, was a Thursday; 0 is Monday."""
+
+
+FORCE = "force-restart"
+"""The part of a revision with the request to restart a node even if its partitions or others suffer."""
 
 
 class Role(StrEnum):
@@ -154,7 +158,9 @@ class DesiredNode:
     """Those of `advertised` and `interim` that the runtime can point at nodes; the others are only probed."""
     revision: Mapping[str, str] = field(default_factory=dict)
     """What a running node can't change, except for addresses, as hashes or values by name:
-    `config`, `version`, `image`, `resources`, `secrets`, `copies`, `restart` (a request by annotation)."""
+    `config`, `version`, `image`, `resources`, `secrets`, `copies`, and requests by annotation: `restart`, `FORCE`."""
+    skips_rollout: bool = False
+    """Whether a user asked, by annotation, that no roll restarts the node or waits for it."""
     rendering: Rendering = field(default_factory=dict)
     """What the hashes of `revision` were made of, for the reasons of restarts. It decides nothing."""
     rack: str | None = None
@@ -350,8 +356,12 @@ class BrokerLoad:
     room_bytes: int | None = None
     """How many bytes of new replicas it may get, by `broker_room_bytes`; None also for no limit."""
     fragile: int = 0
-    """Partitions with several replicas that would fall below min.insync.replicas, or lose their only
+    """Partitions with a leader and several replicas that would fall below min.insync.replicas, or lose their only
     leader, if this broker stopped now."""
+    fragile_first: tuple[PartitionId, ...] = ()
+    """Some of the `fragile` ones."""
+    awaited: int = 0
+    """Partitions without a leader that this broker can lead as soon as it is in service."""
     unpreferred: int = 0
     """Partitions whose preferred leader this broker is and does not lead, though it is in sync."""
     lagging: int = 0

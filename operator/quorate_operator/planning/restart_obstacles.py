@@ -1,8 +1,12 @@
 """What forbids a restart of one node now: its own state, the quorum, its partitions, nodes that come back. Pure.
 
-a process that has not served yet   is starting and is left alone, however long: a broker recovers its logs
-no process: an image, no machine    nothing is lost by a restart
-a process that served and does not  judged by its partitions, as a node in service
+    a process that has not served yet   is starting and is left alone, however long: a broker recovers its logs
+    no process: an image, no machine    nothing is lost by a restart
+    a process that served and does not  judged by its partitions, as a node in service
+
+A broker is judged by its own partitions: would one get worse without it? A partition without a leader can't, and
+concerns nobody else. A user may insist on the restart of a node (`FORCE`), or have a node left out
+(`DesiredNode.skips_rollout`); neither puts the quorum at risk.
 """
 
 from collections.abc import Sequence
@@ -10,29 +14,44 @@ from typing import NamedTuple
 
 from quorate_admin.diagnosis import majority
 
+from quorate_operator.models.base import ANNOTATION_FORCE_RESTART, ANNOTATION_SKIP_ROLLOUT
 from quorate_operator.planning.addresses import shows_new_addresses
 from quorate_operator.planning.cluster import (
+    FORCE,
     BrokerLoad,
     DesiredCluster,
     DesiredNode,
+    KafkaFacts,
     NodeState,
     ObservedCluster,
     ObservedNode,
     Role,
     RolloutPolicy,
 )
+from quorate_operator.planning.lifecycle import LATE_AFTER_MS
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import listed, utc_text
 
 BROKEN_AFTER_MS = 60_000
 """A node without a process may be restarted this long after its start, and one that does not serve any more."""
+BLOCKED_AFTER_MS = 5 * 60_000
+"""A node with a problem that was started this long ago is not mended by waiting."""
+BLOCKED_AFTER_EXITS = 5
+"""Neither is one that ended so often in a row."""
 
 
 class Obstacle(NamedTuple):
-    """Why a node may not be restarted now."""
+    """Why a node may not be restarted now; `way_out` is what a user has to do if it does not end by itself."""
 
     reason: str
+    way_out: str | None = None
+
+
+def is_forced(node: DesiredNode, seen: ObservedNode) -> bool:
+    """Whether a user insists on a restart that was not done yet."""
+    wanted = node.revision.get(FORCE)
+    return bool(wanted and seen.revision) and wanted != seen.revision.get(FORCE)
 
 
 def controller_obstacle(
@@ -40,6 +59,7 @@ def controller_obstacle(
 ) -> Obstacle | None:
     """Return why a controller may not be restarted now, or None."""
     seen, view = observed.nodes[node.node_id], view_quorum(observed)
+    forced = is_forced(node, seen)
     if seen.unreachable_host:
         return Obstacle("its machine does not answer")
     if seen.state is not NodeState.READY:
@@ -50,14 +70,16 @@ def controller_obstacle(
             return Obstacle(
                 f"no leader of the quorum answers, and these have to be started first: {listed(down)}"
             )
-        return _still_starting(seen) or _may_become_ready(peers, now_ms)
+        return None if forced else _still_starting(seen) or _may_become_ready(peers, now_ms)
     if view is None:
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
         return Obstacle("the quorum's voters change, and are restarted afterwards")
-    stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=node.node_id)
+    stopped = None if forced else _controller_not_back(desired, observed, now_ms, except_for=node.node_id)
     forbidden = view.forbids_stop(node.node_id)
-    return stopped or (Obstacle(forbidden) if forbidden else None) or _broker_on_its_way(desired, observed)
+    if stopped or forbidden:
+        return stopped or Obstacle(f"{forbidden}")
+    return None if forced else _broker_on_its_way(desired, observed, now_ms)
 
 
 def broker_obstacle(
@@ -71,22 +93,30 @@ def broker_obstacle(
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
         return Obstacle("the quorum's voters change")
+    if is_forced(node, seen):
+        return None
     policy = desired.rollouts.get(node.pool, RolloutPolicy())
-    pool = [other.node_id for other in desired.of_role(Role.BROKER) if other.pool == node.pool]
+    pool = [
+        other.node_id
+        for other in desired.of_role(Role.BROKER)
+        if other.pool == node.pool and not other.skips_rollout
+    ]
+    partitions = _partitions_at_risk(node, desired, observed, now_ms)
     if seen.state is not NodeState.READY:
         others = [observed.nodes[node_id] for node_id in pool if node_id != node.node_id]
         return (
             _still_starting(seen)
             or _may_become_ready([seen], now_ms)
             or _may_become_ready(others, now_ms, allowed=policy.max_unavailable - 1)
+            or (partitions if seen.started_at_ms is not None else None)
         )
-    stopped = _not_back(desired, observed, Role.CONTROLLER, except_for=None)
+    stopped = _controller_not_back(desired, observed, now_ms)
     if stopped:
         return stopped
     down = [node_id for node_id in pool if not _is_back(observed, node_id)]
     if len(down) >= policy.max_unavailable:
-        return _stops_the_roll(observed, down[0])
-    return _load_obstacle(observed.kafka.loads.get(node.node_id), observed.kafka.offline_partitions)
+        return _stops_the_roll(observed, down[0], now_ms)
+    return partitions
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
@@ -103,8 +133,8 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
     kafka = observed.kafka
     if kafka is None or not all(_is_back(observed, node_id) for node_id in asked):
         return 0
-    loads = [kafka.loads.get(broker_id) for broker_id in running]
-    return int(not any(_load_obstacle(load, kafka.offline_partitions) for load in loads))
+    loads = [_load_of(kafka, broker_id) for broker_id in running]
+    return int(not any(load is None or load.fragile for load in loads))
 
 
 def started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
@@ -131,14 +161,45 @@ def _is_down(seen: ObservedNode) -> bool:
     return seen.unreachable_host or not seen.state.runs
 
 
-def _load_obstacle(load: BrokerLoad | None, offline_partitions: int) -> Obstacle | None:
-    if offline_partitions:
-        return Obstacle(f"{offline_partitions} partitions have no leader")
+def _load_of(kafka: KafkaFacts, broker_id: int) -> BrokerLoad | None:
+    """Return the load of a broker; an empty one of a broker that was unregistered, and leads nothing then."""
+    is_registered = broker_id in kafka.registrations
+    return kafka.loads.get(broker_id, None if is_registered else BrokerLoad())
+
+
+def _partitions_at_risk(
+    node: DesiredNode, desired: DesiredCluster, observed: ObservedCluster, now_ms: int
+) -> Obstacle | None:
+    """Return which partitions would be worse off without the broker, or None."""
+    assert observed.kafka is not None
+    load = _load_of(observed.kafka, node.node_id)
     if load is None:
         return Obstacle("its replicas are not known yet")
-    if load.fragile:
-        return Obstacle(f"{load.fragile} partitions would fall below min.insync.replicas without it")
-    return None
+    if not load.fragile:
+        return None
+    named = [f"{partition.topic}-{partition.number}" for partition in load.fragile_first]
+    more = load.fragile - len(named)
+    listing = f" ({', '.join((*named, f'{more} more') if more else named)})" if named else ""
+    count = f"{load.fragile} partition{'s' if load.fragile != 1 else ''}"
+    reason = f"{count} would fall below min.insync.replicas without it{listing}"
+    if not _is_at_rest(desired, observed, now_ms):
+        return Obstacle(reason)
+    return Obstacle(
+        reason,
+        "no node is starting that could help: bring replicas of these partitions in sync or reassign them. "
+        f"The annotation {ANNOTATION_FORCE_RESTART}-{node.node_id} restarts the broker all the same, "
+        f'{ANNOTATION_SKIP_ROLLOUT}-{node.node_id}: "true" leaves it out',
+    )
+
+
+def _is_at_rest(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> bool:
+    """Whether no broker was started lately and no replica moves, so that replicas come in sync only by help."""
+    assert observed.kafka is not None
+    brokers = [observed.nodes[node.node_id] for node in desired.of_role(Role.BROKER)]
+    are_settled = not any(seen.is_starting or started_within(seen, now_ms, LATE_AFTER_MS) for seen in brokers)
+    return are_settled and not any(
+        partition.adding or partition.removing for partition in observed.kafka.partitions
+    )
 
 
 def _still_starting(seen: ObservedNode) -> Obstacle | None:
@@ -149,16 +210,17 @@ def _still_starting(seen: ObservedNode) -> Obstacle | None:
     return Obstacle(f"it has been starting since {utc_text(seen.started_at_ms)}{recovers}")
 
 
-def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster) -> Obstacle | None:
+def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Obstacle | None:
     """Return the first broker that was started and is not in service yet as a reason to wait: one node at a time.
 
     A broker with a problem, which controllers may have caused, is not waited for, and neither is a fenced one.
     """
     for node in desired.of_role(Role.BROKER):
         seen = observed.nodes[node.node_id]
-        is_coming = seen.is_starting or (seen.state is NodeState.STARTING and not seen.problem)
-        if is_coming and not seen.unreachable_host:
-            return _stops_the_roll(observed, node.node_id)
+        may_come = seen.state is NodeState.STARTING and not seen.problem
+        is_coming = seen.is_starting or (may_come and started_within(seen, now_ms, LATE_AFTER_MS))
+        if is_coming and not (seen.unreachable_host or node.skips_rollout):
+            return _stops_the_roll(observed, node.node_id, now_ms)
     return None
 
 
@@ -166,21 +228,21 @@ def _is_back(observed: ObservedCluster, node_id: int) -> bool:
     return observed.nodes[node_id].state is NodeState.READY and shows_new_addresses(observed, node_id)
 
 
-def _not_back(
-    desired: DesiredCluster, observed: ObservedCluster, role: Role, except_for: int | None
+def _controller_not_back(
+    desired: DesiredCluster, observed: ObservedCluster, now_ms: int, *, except_for: int | None = None
 ) -> Obstacle | None:
-    """Return the first node of the role that is not ready, or lacks its new addresses, as a reason to wait.
+    """Return the first controller that is not ready, or lacks its new addresses, as a reason to wait.
 
     Nodes on unreachable machines do not block the rollout; quorum safety is checked separately.
     """
-    for node in desired.of_role(role):
-        is_away = observed.nodes[node.node_id].unreachable_host
-        if node.node_id != except_for and not is_away and not _is_back(observed, node.node_id):
-            return _stops_the_roll(observed, node.node_id)
+    for node in desired.of_role(Role.CONTROLLER):
+        is_left_out = node.skips_rollout or observed.nodes[node.node_id].unreachable_host
+        if node.node_id != except_for and not is_left_out and not _is_back(observed, node.node_id):
+            return _stops_the_roll(observed, node.node_id, now_ms)
     return None
 
 
-def _stops_the_roll(observed: ObservedCluster, node_id: int) -> Obstacle:
+def _stops_the_roll(observed: ObservedCluster, node_id: int, now_ms: int) -> Obstacle:
     seen = observed.nodes[node_id]
     if seen.state is NodeState.READY:
         return Obstacle(f"{seen.label} has not registered its new addresses yet")
@@ -188,7 +250,14 @@ def _stops_the_roll(observed: ObservedCluster, node_id: int) -> Obstacle:
     if seen.is_starting and seen.started_at_ms is not None:
         state = f"{state} since {utc_text(seen.started_at_ms)}"
     problem = seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
-    return Obstacle(f"{seen.label} is not ready ({problem or state}), and the roll stops until it is")
+    reason = f"{seen.label} is not ready ({problem or state}), and the roll stops until it is"
+    is_recent = started_within(seen, now_ms, BLOCKED_AFTER_MS) and seen.exits_in_a_row < BLOCKED_AFTER_EXITS
+    if not problem or seen.is_starting or is_recent:
+        return Obstacle(reason)
+    return Obstacle(
+        reason,
+        f'mend what it reports. The annotation {ANNOTATION_SKIP_ROLLOUT}-{node_id}: "true" has the others restarted',
+    )
 
 
 def _may_become_ready(nodes: Sequence[ObservedNode], now_ms: int, *, allowed: int = 0) -> Obstacle | None:

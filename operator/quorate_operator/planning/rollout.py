@@ -13,9 +13,11 @@ pool has some.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from quorate_operator.models.base import ANNOTATION_SKIP_ROLLOUT
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.addresses import AddressPlan
 from quorate_operator.planning.cluster import (
+    FORCE,
     DesiredCluster,
     DesiredNode,
     NodeState,
@@ -28,9 +30,16 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.lifecycle import grace_ms
-from quorate_operator.planning.restart_obstacles import broker_obstacle, controller_obstacle, started_within
+from quorate_operator.planning.restart_obstacles import (
+    Obstacle,
+    broker_obstacle,
+    controller_obstacle,
+    is_forced,
+    started_within,
+)
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import (
+    ROLLOUT_BLOCKED,
     ElectPreferredLeaders,
     Part,
     Postponed,
@@ -39,10 +48,13 @@ from quorate_operator.planning.steps import (
     Step,
     StopNode,
     listed,
+    merge,
     wait_for,
 )
 from quorate_operator.planning.volumes import VOLUMES
 
+RESTART_SKIPPED = "RestartSkipped"
+"""The code of the refusal for a node that a user has left out."""
 ELECT_WITHIN_MS = 120_000
 """How long after the last start of a broker preferred leaders are elected."""
 
@@ -50,14 +62,17 @@ _PHRASES: Mapping[str, str] = {
     "config": "config changed",
     "resources": "resources changed",
     "restart": "restart requested",
+    FORCE: "restart forced",
     "secrets": "secrets changed",
 }
+_REQUESTS = frozenset({"restart", FORCE})
+"""Parts of a revision that a user sets by annotation: if one is withdrawn, nothing is left to do."""
 COPIES = "copies"
 """The part of a revision with how often a broker copies the topics that it creates."""
 _SHOWN_AS_VALUES = frozenset({"version", "image", COPIES, VOLUMES})
 _WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME)}
 """What a revision without the part means."""
-_NAMED_FIRST = ("version", "image", "restart", VOLUMES, COPIES, "resources", "config", "secrets")
+_NAMED_FIRST = ("version", "image", "restart", FORCE, VOLUMES, COPIES, "resources", "config", "secrets")
 """The parts of a revision in the order in which reasons name them; the others follow."""
 _POSTPONABLE = frozenset({"image", "secrets"})
 """Parts of a revision that change without a request: by a release of the operator, by a renewal."""
@@ -68,6 +83,10 @@ class _Due:
     node: DesiredNode
     seen: ObservedNode
     reason: str
+
+    @property
+    def is_forced(self) -> bool:
+        return is_forced(self.node, self.seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +116,13 @@ def plan_rollout(
     brokers = [restart for restart in due if restart.node.role is Role.BROKER]
     if controllers:
         part = _controllers(controllers, situation)
+        forced = [restart for restart in brokers if restart.is_forced]
+        if forced and not part.due:
+            part = merge((_brokers(forced, situation), part))
+        others = [restart for restart in brokers if not restart.is_forced]
         return Part(
             due=part.due,
-            rest=(*part.rest, *_in_turn(brokers, addresses, desired.rollouts)),
+            rest=(*part.rest, *_in_turn(others, addresses, desired.rollouts)),
             refusals=refusals,
             postponed=postponed,
         )
@@ -113,10 +136,9 @@ def plan_rollout(
 def due_for_restart(
     desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan, now_ms: int
 ) -> Mapping[int, str]:
-    """Return the reason for each running node that needs a restart and may have one now."""
-    return {
-        restart.node.node_id: restart.reason for restart in _split(desired, observed, addresses, now_ms).due
-    }
+    """Return the reason for each running node that needs a restart and waits for no maintenance window."""
+    split = _split(desired, observed, addresses, now_ms)
+    return {restart.node.node_id: restart.reason for restart in (*split.due, *split.skipped)}
 
 
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
@@ -144,7 +166,7 @@ def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequen
     for part in sorted(node.revision.keys() | seen.revision.keys()):
         absent = _WITHOUT.get(part, "")
         wanted, has = node.revision.get(part, absent), seen.revision.get(part, absent)
-        if wanted == has or not seen.revision or (part == "restart" and not wanted):
+        if wanted == has or not seen.revision or (part in _REQUESTS and not wanted):
             continue
         if part == COPIES and not _is_less(wanted, has):
             continue
@@ -163,17 +185,19 @@ def _is_less(wanted: str, has: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Split:
-    """The nodes that are to be restarted now, those that wait for a window, and refusals in place of forbidden
-    restarts and of those without a return.
+    """The nodes that are to be restarted now, those that are left out, those that wait for a window, and refusals in
+    place of forbidden restarts and of those without a return.
     """
 
     due: Sequence[_Due]
+    skipped: Sequence[_Due]
     refusals: tuple[Refusal, ...]
     postponed: tuple[Postponed, ...]
 
 
 def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: AddressPlan, now_ms: int) -> _Split:
     due: list[_Due] = []
+    skipped: list[_Due] = []
     postponed: list[Postponed] = []
     refusals: list[Refusal] = []
     unstartable: dict[tuple[str, str], list[int]] = {}
@@ -192,6 +216,9 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
             unstartable.setdefault((node.pool, seen.restart_refusal), []).append(node.node_id)
         elif reasons:
             restart = _Due(node=node, seen=seen, reason="; ".join(reasons))
+            if node.skips_rollout:
+                skipped.append(restart)
+                continue
             can_wait = seen.state is NodeState.READY and node.node_id not in addresses.restarts
             windows = desired.rollouts.get(node.pool, RolloutPolicy()).windows
             if (
@@ -210,7 +237,16 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         )
         for (pool, reason), node_ids in unstartable.items()
     )
-    return _Split(due=due, refusals=tuple(refusals), postponed=tuple(postponed))
+    refusals += (
+        Refusal(
+            RESTART_SKIPPED,
+            f"{restart.node.label} is not restarted ({restart.reason}), as the annotation "
+            f"{ANNOTATION_SKIP_ROLLOUT}-{restart.node.node_id} of {restart.node.pool} asks",
+            pool=restart.node.pool,
+        )
+        for restart in skipped
+    )
+    return _Split(due=due, skipped=skipped, refusals=tuple(refusals), postponed=tuple(postponed))
 
 
 def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
@@ -220,35 +256,48 @@ def _controllers(due: Sequence[_Due], situation: _Situation) -> Part:
         due,
         key=lambda restart: (
             restart.seen.unreachable_host,
+            not restart.is_forced,
             restart.seen.state is NodeState.READY,
             restart.node.node_id == leader_id,
         ),
     )
     first = order[0]
     obstacle = controller_obstacle(first.node, situation.desired, situation.observed, situation.now_ms)
-    return _roll(first, order[1:], situation.hold or (obstacle and obstacle.reason), situation)
+    return _roll(first, order[1:], _held(situation) or obstacle, situation)
+
+
+def _held(situation: _Situation) -> Obstacle | None:
+    return None if situation.hold is None else Obstacle(situation.hold)
 
 
 def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
     """Restart the first broker that may be; a pool that has to wait does not delay the others."""
-    order = sorted(due, key=lambda restart: (restart.seen.state is NodeState.READY, restart.node.node_id))
+    order = sorted(
+        due,
+        key=lambda restart: (
+            not restart.is_forced,
+            restart.seen.state is NodeState.READY,
+            restart.node.node_id,
+        ),
+    )
     obstacles = [
         broker_obstacle(restart.node, situation.desired, situation.observed, situation.now_ms)
         for restart in order
     ]
     chosen = obstacles.index(None) if None in obstacles else 0
     others = [*order[:chosen], *order[chosen + 1 :]]
-    obstacle = obstacles[chosen]
-    return _roll(order[chosen], others, situation.hold or (obstacle and obstacle.reason), situation)
+    return _roll(order[chosen], others, _held(situation) or obstacles[chosen], situation)
 
 
-def _roll(first: _Due, others: Sequence[_Due], blocked: str | None, situation: _Situation) -> Part:
+def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situation: _Situation) -> Part:
     addresses, rollouts = situation.addresses, situation.desired.rollouts
     node, after = first.node, _in_turn(others, addresses, rollouts)
     stop = _stop(first, rollouts)
-    if blocked is not None:
-        reason = f"the restart of {node.label} ({first.reason}): {blocked}"
+    if obstacle is not None:
+        reason = f"the restart of {node.label} ({first.reason}): {obstacle.reason}"
         wait = wait_for(reason, node.node_id)
+        if obstacle.way_out is not None:
+            wait = wait_for(f"{reason}; {obstacle.way_out}", node.node_id, code=ROLLOUT_BLOCKED)
         return Part(rest=(wait, stop, *_back(node, addresses), *after))
     stopped = wait_for(f"{node.label} to have stopped", node.node_id)
     return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))

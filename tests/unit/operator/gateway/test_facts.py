@@ -146,7 +146,7 @@ def test_loads_are_counted_by_broker(metadata) -> None:
     found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
     assert found == {
         1: BrokerLoad(replicas=2, leaders=0, unpreferred=1),
-        2: BrokerLoad(replicas=3, leaders=3, fragile=1),
+        2: BrokerLoad(replicas=3, leaders=3, fragile=1, fragile_first=(PartitionId("a", 2),)),
         3: BrokerLoad(replicas=1, lagging=1),
         9: BrokerLoad(replicas=2, lagging=2),
     }
@@ -178,6 +178,22 @@ def test_fragile_partitions(
     metadata.topic("a", (replicas, isr))
     counts = facts.count_partitions(metadata.image, min_insync, {})
     assert tuple(sorted(counts.fragile)) == fragile
+
+
+def test_a_partition_without_a_leader_is_awaited_and_not_fragile(metadata) -> None:
+    metadata.topic("a", ((1, 2), (1,)), leader=-1)
+    metadata.topic("b", ((1, 2), ()), leader=-1, eligible_leader_replicas=(2,))
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    assert {broker_id: (load.fragile, load.awaited) for broker_id, load in found.items()} == {
+        1: (0, 1),
+        2: (0, 1),
+    }
+
+
+def test_some_fragile_partitions_are_named(metadata) -> None:
+    metadata.topic("a", *(((1, 2), (1,)) for _ in range(5)))
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    assert (found[1].fragile, found[1].fragile_first) == (5, tuple(PartitionId("a", n) for n in range(3)))
 
 
 def test_min_insync_replicas_by_level(metadata) -> None:

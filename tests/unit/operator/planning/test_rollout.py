@@ -4,9 +4,23 @@ from dataclasses import replace
 
 import pytest
 from kit.scenarios import NOW_MS, REVISION, Situation, briefly, healthy
-from quorate_operator.planning.cluster import Address, Implementation, NodeState, Role, RolloutPolicy
+from quorate_operator.placement.cluster import PartitionId
+from quorate_operator.planning.cluster import (
+    FORCE,
+    Address,
+    Implementation,
+    NodeState,
+    Role,
+    RolloutPolicy,
+)
 from quorate_operator.planning.restart_obstacles import spare_brokers
-from quorate_operator.planning.steps import ElectPreferredLeaders, StartNode, StopNode, WaitFor
+from quorate_operator.planning.steps import (
+    ROLLOUT_BLOCKED,
+    ElectPreferredLeaders,
+    StartNode,
+    StopNode,
+    WaitFor,
+)
 
 
 def stops(situation: Situation) -> list[int]:
@@ -220,7 +234,11 @@ def test_brokers_roll_within_their_budget() -> None:
     ("load", "kafka", "wait"),
     [
         ({"fragile": 3}, {}, "3 partitions would fall below min.insync.replicas without it"),
-        ({}, {"offline_partitions": 2}, "2 partitions have no leader"),
+        (
+            {"fragile": 3, "fragile_first": (PartitionId("orders", 0), PartitionId("orders", 7))},
+            {},
+            "3 partitions would fall below min.insync.replicas without it (orders-0, orders-7, 1 more)",
+        ),
         ({}, {"loads": {}}, "its replicas are not known yet"),
     ],
 )
@@ -237,7 +255,7 @@ def test_a_broker_stays_while_partitions_would_suffer(
     [
         (healthy(3, brokers=3), 1),
         (healthy(3, brokers=3).load(1, fragile=1), 0),
-        (healthy(3, brokers=3).kafka(offline_partitions=1), 0),
+        (healthy(3, brokers=3).kafka(offline_partitions=1).load(1, awaited=1), 1),
         (healthy(3, brokers=3).kafka(loads={}), 0),
         (healthy(3, brokers=3).node(2, state=NodeState.STARTING), 0),
         (healthy(3, brokers=3).down(2), 0),
@@ -249,6 +267,78 @@ def test_a_broker_stays_while_partitions_would_suffer(
 def test_brokers_are_spared_as_in_a_roll(situation: Situation, spare: int) -> None:
     """Draining one machine after another never takes a partition below min.insync.replicas."""
     assert spare_brokers(situation.desired, situation.observed) == spare
+
+
+def test_a_partition_without_a_leader_holds_up_no_broker() -> None:
+    """It can't get worse. The broker that may lead it is restarted, too, if it does not serve."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER).kafka(offline_partitions=1)
+    assert stops(due.load(1, awaited=1)) == [0]
+    assert stops(due.load(1, awaited=1).node(1, state=NodeState.UNREADY)) == [1]
+
+
+def test_a_broker_that_the_operator_does_not_reach_is_judged_by_its_partitions() -> None:
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER).node(1, state=NodeState.UNREADY)
+    assert stops(due) == [1]
+    assert stops(due.load(1, fragile=1)) == []
+
+
+def test_what_only_a_user_can_end_stalls_a_roll() -> None:
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    for broker_id in range(3):
+        due = due.load(broker_id, fragile=1, fragile_first=(PartitionId("orders", broker_id),))
+    wait = due.plan().waits[0]
+    assert wait.code == ROLLOUT_BLOCKED
+    assert "(orders-0); no node is starting that could help" in wait.reason
+    assert "quorate.dev/force-restart-0 restarts the broker all the same" in wait.reason
+    assert due.node(2, started_at_ms=NOW_MS - 14 * MINUTE_MS).plan().waits[0].code is None, "may catch up"
+    pending = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    pending = restarted(pending, 0).node(
+        0, state=NodeState.STARTING, started_at_ms=None, waiting_since_ms=NOW_MS - 6 * MINUTE_MS
+    )
+    assert [wait.code for wait in pending.plan().waits if wait.code] == []
+    (blocked,) = [wait for wait in pending.node(0, problem="Unschedulable").plan().waits if wait.code]
+    assert 'quorate.dev/skip-rollout-0: "true" has the others restarted' in blocked.reason
+
+
+def forcing(situation: Situation, node_id: int) -> Situation:
+    (node,) = (node for node in situation.desired.nodes if node.node_id == node_id)
+    return situation.asking_node(node_id, revision={**node.revision, FORCE: "now"})
+
+
+def test_a_user_may_insist_on_a_restart() -> None:
+    """Once for each value of the annotation, and never at the cost of the quorum."""
+    fragile = healthy(3, brokers=2).asking_config(role=Role.BROKER).load(0, fragile=1).load(1, fragile=1)
+    forced = forcing(fragile, 1)
+    assert [(step.node_id, step.reason) for step in forced.due()] == [(1, "restart forced; config changed")]
+    assert stops(restarted(forced, 1)) == []
+    recovering = fragile.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS)
+    assert (stops(recovering), stops(forcing(recovering, 1))) == ([], [1])
+    assert stops(forced.node(1, unreachable_host=True)) == []
+    behind = healthy(3).node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
+    assert stops(forcing(behind, 3002)) == []
+    assert stops(forcing(behind, 3001)) == [3001]
+
+
+def test_a_forced_restart_of_a_broker_waits_for_no_roll_of_controllers() -> None:
+    blocked = restarted(healthy(3, brokers=2).asking_config(), 3001).voter(3001, caught_up=False)
+    blocked = blocked.node(3001, state=NodeState.UNREADY)
+    assert stops(blocked) == []
+    assert stops(forcing(blocked, 1)) == [1]
+
+
+def test_a_user_may_leave_a_node_out_of_rolls() -> None:
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    down = due.node(0, state=NodeState.STARTING, started_at_ms=None, waiting_since_ms=NOW_MS)
+    assert stops(down) == []
+    skipped = down.asking_node(0, skips_rollout=True)
+    assert stops(skipped) == [1]
+    assert skipped.refusals() == {
+        "RestartSkipped": "broker-0 is not restarted (config changed), as the annotation "
+        "quorate.dev/skip-rollout-0 of brokers asks"
+    }
+    behind = healthy(5).asking_config().node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
+    assert stops(restarted(behind, 3001)) == []
+    assert stops(restarted(behind, 3001).asking_node(3001, skips_rollout=True)) == [3002]
 
 
 def test_a_pool_that_waits_holds_up_no_other() -> None:
