@@ -5,7 +5,7 @@
     a process that served and does not  judged by its partitions, as a node in service
 
 A broker is judged by its own partitions: would one get worse without it? A partition without a leader can't, and
-concerns nobody else. A user may insist on the restart of a node (`FORCE`), or have a node left out
+holds up no other broker. A user may insist on the restart of a node (`FORCE`), or have a node left out
 (`DesiredNode.skips_rollout`); neither puts the quorum at risk.
 """
 

@@ -30,6 +30,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.lifecycle import grace_ms
+from quorate_operator.planning.registrations import lacks_registration
 from quorate_operator.planning.restart_obstacles import (
     Obstacle,
     broker_obstacle,
@@ -53,6 +54,8 @@ from quorate_operator.planning.steps import (
 )
 from quorate_operator.planning.volumes import VOLUMES
 
+UNREGISTERED = "its registration was removed while it ran, and a start registers it again"
+"""The reason to restart a broker, at most once for each time that it was in service."""
 RESTART_SKIPPED = "RestartSkipped"
 """The code of the refusal for a node that a user has left out."""
 ELECT_WITHIN_MS = 120_000
@@ -209,6 +212,8 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         reasons = list(_in_words(parts))
         if node.node_id in addresses.restarts:
             reasons.append(addresses.restarts[node.node_id].reason)
+        if lacks_registration(observed, seen):
+            reasons.append(UNREGISTERED)
         refusal = forbids_version(node, observed) if reasons else None
         if refusal is not None:
             refusals.append(refusal)

@@ -8,6 +8,7 @@ from quorate_operator.placement.cluster import PartitionId
 from quorate_operator.planning.cluster import (
     FORCE,
     Address,
+    BrokerLoad,
     Implementation,
     NodeState,
     Role,
@@ -280,6 +281,29 @@ def test_a_broker_that_the_operator_does_not_reach_is_judged_by_its_partitions()
     due = healthy(3, brokers=3).asking_config(role=Role.BROKER).node(1, state=NodeState.UNREADY)
     assert stops(due) == [1]
     assert stops(due.load(1, fragile=1)) == []
+
+
+def test_a_broker_that_was_unregistered_is_restarted() -> None:
+    """A broker registers at its start alone. One at a time, and once for each time that it was in service."""
+    lost = healthy(3, brokers=3)
+    for broker_id in (1, 2):
+        lost = lost.unregistered(broker_id).node(broker_id, state=NodeState.UNREADY)
+    lost = lost.kafka(loads={0: BrokerLoad()})
+    (stop,) = lost.due()
+    assert isinstance(stop, StopNode)
+    assert (stop.node_id, stop.reason) == (
+        1,
+        "its registration was removed while it ran, and a start registers it again",
+    )
+    restarted_one = lost.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
+    assert stops(restarted_one) == [], "it starts, and the other one waits for it"
+    back = lost.registered(1, Role.BROKER, endpoints=lost.desired.nodes[4].advertised).load(1)
+    assert stops(back.node(1, state=NodeState.READY)) == [2]
+    assert stops(lost.node(1, started_at_ms=NOW_MS - 1_000)) == [], "a minute between restarts"
+    never_served = lost.node(2, state=NodeState.STARTING).node(1, state=NodeState.STARTING)
+    assert stops(never_served) == []
+    assert stops(lost.leaderless()) == []
+    assert stops(lost.asking_node(1, skips_rollout=True)) == [2]
 
 
 def test_what_only_a_user_can_end_stalls_a_roll() -> None:
