@@ -21,7 +21,7 @@ from quorate_operator.models.status import (
     RegistrationStatus,
     VoterStatus,
 )
-from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
+from quorate_operator.planning.cluster import Lifecycle, NodeState, ObservedNode, Role
 from quorate_operator.planning.planner import PAUSED
 from quorate_operator.planning.rollout import RESTART_SKIPPED
 from quorate_operator.planning.steps import (
@@ -324,7 +324,7 @@ def _degraded(view: ClusterView, pool: PoolView) -> Condition:
     if blocked:
         return Condition("Degraded", True, "NodeProblem", "; ".join(blocked))
     failed = (NodeState.CRASHED, NodeState.UNREADY)
-    lost = [str(node.seen.node_id) for node in nodes if node.seen.state in failed]
+    lost = [_failure(node.seen) for node in nodes if node.seen.state in failed]
     if lost:
         return Condition("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
     refusal = _first_fault(pool)
@@ -334,6 +334,11 @@ def _degraded(view: ClusterView, pool: PoolView) -> Condition:
     if late is not None:
         return Condition("Degraded", True, STARTS_LONG, f"waits for {late.reason}")
     return Condition("Degraded", False, "Healthy", "")
+
+
+def _failure(seen: ObservedNode) -> str:
+    is_crashed = seen.state is NodeState.CRASHED and seen.exit_reason
+    return f"{seen.node_id} ({seen.exit_reason})" if is_crashed else str(seen.node_id)
 
 
 def has_leader(view: ClusterView) -> bool | None:

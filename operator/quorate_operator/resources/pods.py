@@ -26,7 +26,14 @@ from quorate_operator.resources.configs import (
     secret_files,
     secured_properties,
 )
-from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
+from quorate_operator.resources.containers import (
+    HOME,
+    LAST_WORDS,
+    TMP_MOUNT,
+    container,
+    pod_basics,
+    tmp_volume,
+)
 from quorate_operator.resources.data_volumes import add_further_volumes, pod_volume, volume_mount
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.jmx_metrics import (
@@ -243,7 +250,9 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
     if history is not None and is_controller:
         spec["containers"].append(ship_container(context))
         spec["volumes"].append(history_volume(context, history))
-    spec["containers"] += [dict(sidecar) for sidecar in template.sidecars]
+    spec["containers"] += [
+        {"terminationMessagePolicy": LAST_WORDS, **sidecar} for sidecar in template.sidecars
+    ]
     return spec
 
 

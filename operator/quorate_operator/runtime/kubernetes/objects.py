@@ -21,6 +21,7 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.observation import NodeObjects, annotation, by_node
+from quorate_operator.runtime.last_error import last_error
 
 POLL_S = 0.5
 """How often an object is read until it is gone or ended."""
@@ -171,8 +172,8 @@ def last_message(pod: Object) -> str:
     """Return why an ended pod failed."""
     for status in pod.get("status", {}).get("containerStatuses", ()):
         ended = status.get("state", {}).get("terminated") or {}
-        if ended.get("message"):
-            return str(ended["message"]).strip()
+        if error := last_error(str(ended.get("message") or "")):
+            return error
     return str(pod.get("status", {}).get("message") or "see the log of the pod")
 
 

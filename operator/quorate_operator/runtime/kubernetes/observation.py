@@ -33,6 +33,7 @@ from quorate_operator.resources.names import (
 )
 from quorate_operator.resources.pods import FORMAT_CONTAINER, NODE_CONTAINER
 from quorate_operator.runtime.kubernetes.api import Object
+from quorate_operator.runtime.last_error import last_error
 
 ANNOTATION_DIRECTORY_ID = "quorate.dev/directory-id"
 """On claims: the directory id that the volume was formatted with."""
@@ -50,6 +51,9 @@ VOLUME = "volume"
 
 _RESIZES = ("ControllerResizeError", "NodeResizeError", "FileSystemResizePending", "Resizing")
 """Conditions of a claim whose volume grows, what matters most first."""
+
+_REASONS: Mapping[str, str] = {"OOMKilled": "OOMKilled: it needed more memory than its limit"}
+"""What kubelet's reasons for the end of a container mean, where the name alone may not say it."""
 
 _DIRECTORY_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _STUCK = frozenset(
@@ -304,16 +308,24 @@ def _problem(pod: Object) -> str | None:
         if reason in _STUCK:
             return f"{reason}: {waiting.get('message', '')}"
         ended = state.get("terminated") or (status.get("lastState", {}).get("terminated") or {})
-        failed = ended.get("exitCode", 0) != 0
-        if failed and (reason == "CrashLoopBackOff" or "terminated" in state):
-            names = {FORMAT_CONTAINER: "formatting", NODE_CONTAINER: "the process"}
-            what = names.get(status["name"], f"the container {status['name']}")
-            lines = (ended.get("message") or "").strip().splitlines()
-            times = status.get("restartCount", 0) + 1
-            return f"{what} ended with status {ended['exitCode']}, {times} times so far" + (
-                f": {lines[-1]}" if lines else ""
-            )
+        # A container that runs again has not recovered before it is ready.
+        has_recovered = "running" in state and status.get("ready", False)
+        if ended.get("exitCode", 0) != 0 and not has_recovered:
+            restarts = status.get("restartCount", 0)
+            return _ending(status["name"], ended, restarts if "running" in state else restarts + 1)
     return None
+
+
+def _ending(container: str, ended: Object, times: int) -> str:
+    """Return how a container ended, with kubelet's name for that and the last error that it wrote."""
+    names = {FORMAT_CONTAINER: "formatting", NODE_CONTAINER: "the process"}
+    what = names.get(container, f"the container {container}")
+    reason = ended.get("reason", "Error")
+    named = "" if reason == "Error" else f" ({_REASONS.get(reason, reason)})"
+    # kubelet's own name is the reason then, and what was written last is not.
+    error = last_error(ended.get("message") or "", marked_only=bool(named))
+    so_far = "" if times <= 1 else f", {times} times so far"
+    return f"{what} ended with status {ended['exitCode']}{named}{so_far}" + (f": {error}" if error else "")
 
 
 def _ends(pod: Object) -> list[str | None]:

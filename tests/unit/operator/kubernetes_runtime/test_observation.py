@@ -111,6 +111,14 @@ def test_a_claim_that_is_being_deleted_is_another_revision() -> None:
             "ImagePullBackOff: no such",
         ),
         ({"terminated": {"exitCode": 3, "message": "error: log.dirs: in use"}}, "log.dirs: in use"),
+        (
+            {"terminated": {"exitCode": 1, "reason": "Error", "message": "{no json\nerror: a\n\tat b"}},
+            "the process ended with status 1, 5 times so far: error: a",
+        ),
+        (
+            {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "INFO all is well"}},
+            "the process ended with status 137 (OOMKilled: it needed more memory than its limit), 5 times so far",
+        ),
         ({"running": {"startedAt": STARTED}}, None),
     ],
 )
@@ -118,6 +126,27 @@ def test_what_keeps_a_node_from_starting_is_told(state: dict[str, Any], problem:
     node = _observed(pod=_pod(state=state), claim=_claim())
     assert node.state is NodeState.STARTING
     assert (node.problem is None) if problem is None else (problem in (node.problem or ""))
+
+
+def test_why_a_process_died_is_told_until_the_next_one_is_ready() -> None:
+    pod = _pod(state={"running": {"startedAt": STARTED}})
+    (status,) = pod["status"]["containerStatuses"]
+    status["lastState"] = {"terminated": {"exitCode": 1, "message": "error: no space left\n"}}
+    assert _observed(pod=pod, claim=_claim()).problem == (
+        "the process ended with status 1, 4 times so far: error: no space left"
+    )
+    status["ready"] = True
+    assert _observed(pod=pod, claim=_claim()).problem is None
+
+
+def test_formatting_that_failed_is_told_with_its_error() -> None:
+    ended = {"exitCode": 1, "message": "quorate: error: log.dirs: /var/lib: read-only\n"}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    init = {"name": "format", "ready": False, "state": waiting, "lastState": {"terminated": ended}}
+    pod = _pod(initContainerStatuses=[init])
+    assert _observed(pod=pod, claim=_claim()).problem == (
+        "formatting ended with status 1: error: log.dirs: /var/lib: read-only"
+    )
 
 
 def test_a_pod_without_a_running_container_tells_since_when() -> None:
