@@ -31,8 +31,8 @@ from quorate_operator.planning.cluster import (
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
-FRAGILE_NAMED_MAX = 3
-"""How many fragile partitions of a broker are named."""
+NAMED_MAX = 3
+"""How many partitions of a broker are named, of each kind."""
 
 LogDirs = Mapping[str, LogDirDescription]
 """The log directories of a broker by path."""
@@ -146,6 +146,8 @@ class Counts:
     leaders: Mapping[int, int] = field(default_factory=dict)
     fragile: Mapping[int, int] = field(default_factory=dict)
     fragile_first: Mapping[int, Sequence[PartitionId]] = field(default_factory=dict)
+    sole: Mapping[int, int] = field(default_factory=dict)
+    sole_first: Mapping[int, Sequence[PartitionId]] = field(default_factory=dict)
     awaited: Mapping[int, int] = field(default_factory=dict)
     unpreferred: Mapping[int, int] = field(default_factory=dict)
     lagging: Mapping[int, int] = field(default_factory=dict)
@@ -162,6 +164,8 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
     leaders: Counter[int] = Counter()
     fragile: Counter[int] = Counter()
     fragile_first: dict[int, list[PartitionId]] = {}
+    sole: Counter[int] = Counter()
+    sole_first: dict[int, list[PartitionId]] = {}
     awaited: Counter[int] = Counter()
     lagging: Counter[int] = Counter()
     for topic in image.topics.by_id.values():
@@ -175,9 +179,12 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
             elif size > 1 and len(partition.isr) - 1 < max(1, min(needed, size - 1)):
                 fragile.update(partition.isr)
                 for broker_id in partition.isr:
-                    named = fragile_first.setdefault(broker_id, [])
-                    if len(named) < FRAGILE_NAMED_MAX:
-                        named.append(PartitionId(topic.name, number))
+                    _name(fragile_first, broker_id, PartitionId(topic.name, number))
+            # Without any of these, none is known to have all: each may be the only one.
+            complete = partition.isr or partition.elr
+            for broker_id in complete or partition.replicas if len(complete) <= 1 else ():
+                sole[broker_id] += 1
+                _name(sole_first, broker_id, PartitionId(topic.name, number))
             if size > len(partition.isr):
                 moving = (*partition.adding_replicas, *partition.removing_replicas)
                 lagging.update({*partition.replicas}.difference(partition.isr, moving))
@@ -186,10 +193,18 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
         leaders=leaders,
         fragile=fragile,
         fragile_first=fragile_first,
+        sole=sole,
+        sole_first=sole_first,
         awaited=awaited,
         unpreferred=Counter(_unpreferred(image)),
         lagging=lagging,
     )
+
+
+def _name(named: dict[int, list[PartitionId]], broker_id: int, partition: PartitionId) -> None:
+    first = named.setdefault(broker_id, [])
+    if len(first) < NAMED_MAX:
+        first.append(partition)
 
 
 def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs]) -> dict[int, BrokerLoad]:
@@ -203,6 +218,8 @@ def loads(image: MetadataImage, counts: Counts, log_dirs: Mapping[int, LogDirs])
             room_bytes=_room_bytes(log_dirs.get(broker_id)),
             fragile=counts.fragile.get(broker_id, 0),
             fragile_first=tuple(counts.fragile_first.get(broker_id, ())),
+            sole=counts.sole.get(broker_id, 0),
+            sole_first=tuple(counts.sole_first.get(broker_id, ())),
             awaited=counts.awaited.get(broker_id, 0),
             unpreferred=counts.unpreferred.get(broker_id, 0),
             lagging=counts.lagging.get(broker_id, 0),

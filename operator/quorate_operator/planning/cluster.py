@@ -161,6 +161,8 @@ class DesiredNode:
     `config`, `version`, `image`, `resources`, `secrets`, `copies`, and requests by annotation: `restart`, `FORCE`."""
     skips_rollout: bool = False
     """Whether a user asked, by annotation, that no roll restarts the node or waits for it."""
+    replacement: str | None = None
+    """The text of a request, by annotation, for new volumes; None without one."""
     rendering: Rendering = field(default_factory=dict)
     """What the hashes of `revision` were made of, for the reasons of restarts. It decides nothing."""
     rack: str | None = None
@@ -252,6 +254,8 @@ class ObservedNode:
     """Whether it has a directory or volume, formatted or not."""
     volumes: Mapping[int, ObservedVolume] = field(default_factory=dict)
     """Its volumes by volume id."""
+    replacement: str | None = None
+    """`DesiredNode.replacement` as it was when its volumes were created."""
     started_at_ms: int | None = None
     """When its process began; None without one, also while its pod waits for an image or formats its volume."""
     waiting_since_ms: int | None = None
@@ -360,6 +364,10 @@ class BrokerLoad:
     leader, if this broker stopped now."""
     fragile_first: tuple[PartitionId, ...] = ()
     """Some of the `fragile` ones."""
+    sole: int = 0
+    """Partitions of which no other broker has a replica with all acknowledged records."""
+    sole_first: tuple[PartitionId, ...] = ()
+    """Some of the `sole` ones."""
     awaited: int = 0
     """Partitions without a leader that this broker can lead as soon as it is in service."""
     unpreferred: int = 0

@@ -7,6 +7,7 @@ from quorate_operator.models.base import (
     ANNOTATION_FORCE_RESTART,
     ANNOTATION_PAUSE,
     ANNOTATION_RECOVER,
+    ANNOTATION_REPLACE,
     ANNOTATION_RESTART,
     ANNOTATION_SKIP_ROLLOUT,
     duration_ms,
@@ -50,6 +51,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             config=_controller_config(quorum, manifests),
             revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
             skips_rollout=_skips_rollout(node_id, quorum.metadata.annotations),
+            replacement=quorum.metadata.annotations.get(f"{ANNOTATION_REPLACE}-{node_id}") or None,
             volumes=_volumes(quorum),
             log_levels=quorum.spec.log_levels,
         )
@@ -94,6 +96,7 @@ def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]
             config={**_authorization(quorum), **pool.spec.config},
             revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
             skips_rollout=_skips_rollout(node_id, pool.metadata.annotations),
+            replacement=pool.metadata.annotations.get(f"{ANNOTATION_REPLACE}-{node_id}") or None,
             rack=pool.spec.rack_of(node_id),
             volumes=_volumes(pool),
             log_levels=pool.spec.log_levels,

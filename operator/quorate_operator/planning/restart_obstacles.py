@@ -15,6 +15,7 @@ from typing import NamedTuple
 from quorate_admin.diagnosis import majority
 
 from quorate_operator.models.base import ANNOTATION_FORCE_RESTART, ANNOTATION_SKIP_ROLLOUT
+from quorate_operator.placement.cluster import PartitionId
 from quorate_operator.planning.addresses import shows_new_addresses
 from quorate_operator.planning.cluster import (
     FORCE,
@@ -137,6 +138,14 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
     return int(not any(load is None or load.fragile for load in loads))
 
 
+def named_partitions(count: int, first: Sequence[PartitionId]) -> str:
+    """Return `3 partitions (orders-0, orders-7, 1 more)`."""
+    named = [f"{partition.topic}-{partition.number}" for partition in first]
+    more = count - len(named)
+    listing = f" ({', '.join((*named, f'{more} more') if more else named)})" if named else ""
+    return f"{count} partition{'s' if count != 1 else ''}{listing}"
+
+
 def started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
     since_ms = seen.waiting_since_ms if seen.started_at_ms is None else seen.started_at_ms
     return since_ms is not None and now_ms - since_ms < age_ms
@@ -177,11 +186,8 @@ def _partitions_at_risk(
         return Obstacle("its replicas are not known yet")
     if not load.fragile:
         return None
-    named = [f"{partition.topic}-{partition.number}" for partition in load.fragile_first]
-    more = load.fragile - len(named)
-    listing = f" ({', '.join((*named, f'{more} more') if more else named)})" if named else ""
-    count = f"{load.fragile} partition{'s' if load.fragile != 1 else ''}"
-    reason = f"{count} would fall below min.insync.replicas without it{listing}"
+    named = named_partitions(load.fragile, load.fragile_first)
+    reason = f"{named} would fall below min.insync.replicas without it"
     if not _is_at_rest(desired, observed, now_ms):
         return Obstacle(reason)
     return Obstacle(

@@ -98,6 +98,11 @@ class DeleteVolume(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceVolumes(_NodeStep):
+    """Delete the volumes of a node, also while it runs: they go when it stops, and its next start has new ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetNode(_NodeStep):
     """Remove what is left of a node that has left, except for its volume: Services, configuration, its record."""
 
@@ -141,6 +146,7 @@ RuntimeAction = (
     | GrowVolume
     | ReleaseVolume
     | DeleteVolume
+    | ReplaceVolumes
     | ForgetNode
     | RebuildQuorum
     | PublishAddress

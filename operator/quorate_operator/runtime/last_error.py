@@ -19,7 +19,7 @@ _LOGGER = re.compile(r" \([\w.$]+\)$")
 def last_error(log: str, *, marked_only: bool = False) -> str | None:
     """Return the last line of a log that is marked as an error or names an exception.
 
-    Otherwise, unless `marked_only`, return the last line that is no part of a stack trace; None if there is none.
+    Otherwise, unless `marked_only`, return the last line that is no part of a stack trace; None for an empty log.
     """
     lines = [line for line in log.splitlines() if line.strip() and not _STACK.match(line)]
     found = next(_errors(reversed(lines)), None)

@@ -67,6 +67,7 @@ from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
     ANNOTATION_FORMAT,
+    ANNOTATION_REPLACEMENT,
     FORMAT_INITIAL,
     FORMAT_JOIN,
     VOLUME,
@@ -309,7 +310,7 @@ class KubernetesInfrastructure:
             case steps.CreateVolume() | steps.GrowVolume():
                 node = self._node(desired, action.node_id)
                 await self._volumes.apply(action, self._required_context(), node)
-            case steps.ReleaseVolume() | steps.DeleteVolume():
+            case steps.ReleaseVolume() | steps.DeleteVolume() | steps.ReplaceVolumes():
                 await self._volumes.apply(action, self._required_context(), None)
             case steps.ForgetNode():
                 await self._forget(action.node_id)
@@ -329,7 +330,8 @@ class KubernetesInfrastructure:
         claim = await self._volumes.apply_claim(context, node, METADATA_VOLUME)
         if annotation(claim, ANNOTATION_FORMAT) is None:
             how = FORMAT_INITIAL if is_initial else FORMAT_JOIN
-            await self._objects.annotate(claim, {ANNOTATION_FORMAT: how})
+            request = {} if node.replacement is None else {ANNOTATION_REPLACEMENT: node.replacement}
+            await self._objects.annotate(claim, {ANNOTATION_FORMAT: how, **request})
         for volume_id in node.volumes:
             if volume_id != METADATA_VOLUME:
                 await self._volumes.apply_claim(context, node, volume_id)

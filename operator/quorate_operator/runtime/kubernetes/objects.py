@@ -113,6 +113,11 @@ class ClusterObjects:
         grace_s = spec_s if grace_ms is None else max(1, grace_ms // 1000) if grace_ms else 0
         await self.delete(POD, pod, grace_s + DELETION_SLACK_S, grace_s=grace_s)
 
+    async def request_deletion(self, kind: Kind, item: Object) -> None:
+        """Delete an object without waiting until it is gone: others may hold it. Raises ApiError."""
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+        await self._api.delete(kind, self.namespace, name, uid=uid)
+
     async def delete(
         self, kind: Kind, item: Object, timeout_s: float = DELETION_SLACK_S, *, grace_s: int | None = None
     ) -> None:

@@ -43,6 +43,8 @@ ANNOTATION_FORMAT = "quorate.dev/format"
 """On claims that were created for a node: `initial` or `join`, how an empty volume is formatted."""
 ANNOTATION_RELEASED = "quorate.dev/released"
 """On claims of volumes that were removed from the manifest: `true` once the next start of the node is without it."""
+ANNOTATION_REPLACEMENT = "quorate.dev/replacement"
+"""On claims: `DesiredNode.replacement` as it was when the claim was created."""
 FORMAT_INITIAL = "initial"
 FORMAT_JOIN = "join"
 
@@ -139,6 +141,7 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         state=state,
         directory_id=directory_id,
         has_volume=bool(objects.claims),
+        replacement=annotation(claim, ANNOTATION_REPLACEMENT),
         volumes={volume_id: volume_of(volume_id, claim) for volume_id, claim in objects.claims.items()},
         unreachable_host=unreachable_host,
         # ForgetNode removes the configuration and leaves the claim.

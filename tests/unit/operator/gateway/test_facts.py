@@ -146,9 +146,16 @@ def test_loads_are_counted_by_broker(metadata) -> None:
     found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
     assert found == {
         1: BrokerLoad(replicas=2, leaders=0, unpreferred=1),
-        2: BrokerLoad(replicas=3, leaders=3, fragile=1, fragile_first=(PartitionId("a", 2),)),
+        2: BrokerLoad(
+            replicas=3,
+            leaders=3,
+            fragile=1,
+            fragile_first=(PartitionId("a", 2),),
+            sole=1,
+            sole_first=(PartitionId("a", 2),),
+        ),
         3: BrokerLoad(replicas=1, lagging=1),
-        9: BrokerLoad(replicas=2, lagging=2),
+        9: BrokerLoad(replicas=2, lagging=2, sole=1, sole_first=(PartitionId("a", 3),)),
     }
     assert list(facts.unpreferred_partitions(metadata.image)) == [PartitionId("a", 0)]
 
@@ -188,6 +195,18 @@ def test_a_partition_without_a_leader_is_awaited_and_not_fragile(metadata) -> No
         1: (0, 1),
         2: (0, 1),
     }
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "sole"),
+    [((1, 2), (), set()), ((1,), (2,), {1}), ((), (2,), {2}), ((), (1, 2), set()), ((), (), {1, 2})],
+)
+def test_what_only_one_broker_has_is_counted(
+    metadata, isr: tuple[int, ...], elr: tuple[int, ...], sole: set[int]
+) -> None:
+    metadata.topic("a", ((1, 2), isr), eligible_leader_replicas=elr)
+    counts = facts.count_partitions(metadata.image, 1, {})
+    assert set(counts.sole) == set(counts.sole_first) == sole
 
 
 def test_some_fragile_partitions_are_named(metadata) -> None:

@@ -238,7 +238,7 @@ def test_brokers_roll_within_their_budget() -> None:
         (
             {"fragile": 3, "fragile_first": (PartitionId("orders", 0), PartitionId("orders", 7))},
             {},
-            "3 partitions would fall below min.insync.replicas without it (orders-0, orders-7, 1 more)",
+            "3 partitions (orders-0, orders-7, 1 more) would fall below min.insync.replicas without it",
         ),
         ({}, {"loads": {}}, "its replicas are not known yet"),
     ],
@@ -312,7 +312,7 @@ def test_what_only_a_user_can_end_stalls_a_roll() -> None:
         due = due.load(broker_id, fragile=1, fragile_first=(PartitionId("orders", broker_id),))
     wait = due.plan().waits[0]
     assert wait.code == ROLLOUT_BLOCKED
-    assert "(orders-0); no node is starting that could help" in wait.reason
+    assert "1 partition (orders-0) would fall below min.insync.replicas without it; no node" in wait.reason
     assert "quorate.dev/force-restart-0 restarts the broker all the same" in wait.reason
     assert due.node(2, started_at_ms=NOW_MS - 14 * MINUTE_MS).plan().waits[0].code is None, "may catch up"
     pending = healthy(3, brokers=3).asking_config(role=Role.BROKER)
