@@ -83,11 +83,15 @@ class Metadata:
                     topic_id=topic_id,
                     replicas=replicas,
                     isr=isr,
-                    leader=isr[0] if isr else -1,
                     leader_epoch=0,
                     partition_epoch=0,
                     directories=tuple(UUID(int=5000 + replica) for replica in replicas),
-                    **{"removing_replicas": (), "adding_replicas": (), **fields},
+                    **{
+                        "leader": isr[0] if isr else -1,
+                        "removing_replicas": (),
+                        "adding_replicas": (),
+                        **fields,
+                    },
                 )
                 for number, (replicas, isr) in enumerate(partitions)
             ),

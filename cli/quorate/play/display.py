@@ -102,6 +102,9 @@ def show_status(console: Console, status: ClusterStatus) -> None:
     head = Text.assemble(f"{status.name} ({status.cluster_id}): ", ready, f"; the quorum is {led}")
     console.print(head, soft_wrap=True)
     console.print(node_table(status, console.width))
+    for node in status.nodes:
+        if node.problem is not None:
+            console.print(Text(f"{node.label}: {node.problem}", "yellow"), soft_wrap=True)
     if status.bootstrap_servers:
         console.print(f"bootstrap servers      {status.bootstrap_servers}", highlight=False, soft_wrap=True)
     console.print(f"bootstrap controllers  {status.bootstrap_controllers}", highlight=False, soft_wrap=True)

@@ -8,14 +8,15 @@ from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePat
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
-from quorate_operator.models.entities import PASSWORD
+from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD
 from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
 from quorate_operator.planning.steps import Refusal
 
-RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_TAKEN, NO_CERTIFICATES = (
+RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_STALE, SECRET_TAKEN, NO_CERTIFICATES = (
     "ReservedUser",
     "NoAuthorizer",
     "SecretMissing",
+    "SecretStale",
     "SecretTaken",
     "CertManagerMissing",
 )
@@ -32,6 +33,8 @@ class ObservedSecret:
     password: str | None = field(repr=False)
     is_own: bool
     certificate: str | None = None
+    has_other_login: bool = False
+    """Whether its `sasl.jaas.config` does not have its user and password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +267,13 @@ def _plan_credentials(
                 text=text,
             )
         )
+    elif secret.has_other_login and resource.has_own_secret:
+        # The operator may create Secrets, and change none.
+        message = (
+            f"the Secret {resource.secret_name} has another password than its {JAAS_CONFIG}: clients that read that "
+            f"can't log in. Edit {JAAS_CONFIG}, too, or delete the Secret: it is made again with another password"
+        )
+        refusals.append(Refusal(code=SECRET_STALE, message=message))
     elif observed.mechanisms - {mechanism}:
         # Credentials of another mechanism are deleted only when those of the desired one exist.
         others = observed.mechanisms - {mechanism}

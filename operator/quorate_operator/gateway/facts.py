@@ -1,7 +1,7 @@
 """A cluster's metadata image and the description of its quorum as the planner's facts. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quorate_admin.diagnosis import LeaderView
@@ -31,6 +31,9 @@ from quorate_operator.planning.cluster import (
 )
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
+
+NAMED_MAX = 3
+"""How many partitions of a broker are named, of each kind."""
 
 LogDirs = Mapping[str, LogDirDescription]
 """The log directories of a broker by path, as the broker describes them."""
@@ -143,6 +146,10 @@ class Counts:
     replicas: Mapping[int, int] = field(default_factory=dict)
     leaders: Mapping[int, int] = field(default_factory=dict)
     fragile: Mapping[int, int] = field(default_factory=dict)
+    fragile_first: Mapping[int, Sequence[PartitionId]] = field(default_factory=dict)
+    sole: Mapping[int, int] = field(default_factory=dict)
+    sole_first: Mapping[int, Sequence[PartitionId]] = field(default_factory=dict)
+    awaited: Mapping[int, int] = field(default_factory=dict)
     unpreferred: Mapping[int, int] = field(default_factory=dict)
     lagging: Mapping[int, int] = field(default_factory=dict)
 
@@ -151,20 +158,34 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
     """Count every partition once. `general` and `own` are what `views.min_insync_replicas` returns.
 
     A partition that needs all its replicas in sync can't keep them while a broker restarts: it counts as fragile only
-    while it has fewer in sync than it would have then.
+    while it has fewer in sync than it would have then. One without a leader can't get worse: it waits for the brokers
+    that may lead it.
     """
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     fragile: Counter[int] = Counter()
+    fragile_first: dict[int, list[PartitionId]] = {}
+    sole: Counter[int] = Counter()
+    sole_first: dict[int, list[PartitionId]] = {}
+    awaited: Counter[int] = Counter()
     lagging: Counter[int] = Counter()
     for topic in image.topics.by_id.values():
         needed = own.get(topic.name, general)
-        for partition in topic.partitions.values():
+        for number, partition in topic.partitions.items():
             replicas.update(partition.replicas)
             leaders[partition.leader] += 1
             size = len(partition.replicas)
-            if size > 1 and len(partition.isr) - 1 < max(1, min(needed, size - 1)):
+            if not partition.has_leader:
+                awaited.update(partition.isr or partition.elr)
+            elif size > 1 and len(partition.isr) - 1 < max(1, min(needed, size - 1)):
                 fragile.update(partition.isr)
+                for broker_id in partition.isr:
+                    _name(fragile_first, broker_id, PartitionId(topic.name, number))
+            # Without any of these, none is known to have all: each may be the only one.
+            complete = partition.isr or partition.elr
+            for broker_id in complete or partition.replicas if len(complete) <= 1 else ():
+                sole[broker_id] += 1
+                _name(sole_first, broker_id, PartitionId(topic.name, number))
             if size > len(partition.isr):
                 moving = (*partition.adding_replicas, *partition.removing_replicas)
                 lagging.update({*partition.replicas}.difference(partition.isr, moving))
@@ -172,9 +193,19 @@ def count_partitions(image: MetadataImage, general: int, own: Mapping[str, int])
         replicas=replicas,
         leaders=leaders,
         fragile=fragile,
+        fragile_first=fragile_first,
+        sole=sole,
+        sole_first=sole_first,
+        awaited=awaited,
         unpreferred=Counter(_unpreferred(image)),
         lagging=lagging,
     )
+
+
+def _name(named: dict[int, list[PartitionId]], broker_id: int, partition: PartitionId) -> None:
+    first = named.setdefault(broker_id, [])
+    if len(first) < NAMED_MAX:
+        first.append(partition)
 
 
 def loads(
@@ -192,6 +223,10 @@ def loads(
             free_bytes=_free_bytes(log_dirs.get(broker_id)),
             room_bytes=broker_room_bytes(directories[broker_id]) if broker_id in directories else None,
             fragile=counts.fragile.get(broker_id, 0),
+            fragile_first=tuple(counts.fragile_first.get(broker_id, ())),
+            sole=counts.sole.get(broker_id, 0),
+            sole_first=tuple(counts.sole_first.get(broker_id, ())),
+            awaited=counts.awaited.get(broker_id, 0),
             unpreferred=counts.unpreferred.get(broker_id, 0),
             lagging=counts.lagging.get(broker_id, 0),
         )

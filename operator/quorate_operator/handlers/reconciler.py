@@ -45,7 +45,6 @@ from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.decommission import remaining_pools, with_pool_removal
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.lifecycle import GRACE_MS
 from quorate_operator.planning.planner import PAUSED
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, ApiError, Kind, Object
@@ -318,7 +317,7 @@ class ClusterReconciler:
         Pools that are to be drained wait for a plan, unless none of their objects is left.
         """
         pools = None if resources.is_deleted else resources.ended_pools
-        await self._infrastructure.stop_pods(GRACE_MS, pools)
+        await self._infrastructure.stop_pods(pools)
         await self._infrastructure.delete_volumes(resources.emptied_pools - resources.drained_pools)
         leaving = await self._infrastructure.departing(resources.drained_pools)
         left = remaining_pools(leaving, resources.drained_pools)

@@ -22,11 +22,19 @@ from quorate_operator.models.status import (
     RegistrationStatus,
     VoterStatus,
 )
-from quorate_operator.planning.cluster import Lifecycle, NodeState, Role
+from quorate_operator.planning.cluster import Lifecycle, NodeState, ObservedNode, Role
 from quorate_operator.planning.planner import PAUSED
-from quorate_operator.planning.steps import GrowVolume, Refusal, WaitFor
+from quorate_operator.planning.rollout import RESTART_SKIPPED
+from quorate_operator.planning.steps import (
+    ROLLOUT_BLOCKED,
+    STARTS_LONG,
+    GrowVolume,
+    Refusal,
+    WaitFor,
+    utc_text,
+)
 from quorate_operator.planning.volumes import CANNOT_GROW
-from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView, opening
+from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView
 
 ROLLOUT_DUE = "RolloutDue"
 """The reason of Ready while nodes are ready, and a restart is due for some."""
@@ -35,6 +43,8 @@ RESTARTS_POSTPONED = "RestartsPostponed"
 DRAINING = "Draining"
 """The reason of Ready of a pool that is deleted, while its replicas move to others."""
 _WITH_PROGRESS = ("Progressing", "Reconciling")
+_REQUESTED = frozenset({PAUSED, RESTART_SKIPPED})
+"""The codes of refusals that the user requested."""
 _NAMED_MAX = 10
 """How many nodes a message names."""
 
@@ -241,7 +251,7 @@ def _postponed(nodes: Sequence[NodeView]) -> str:
     waiting = [(node.postponed_until_ms, node) for node in nodes if node.postponed_until_ms is not None]
     if not waiting:
         return ""
-    opens = opening(min(until_ms for until_ms, _ in waiting))
+    opens = utc_text(min(until_ms for until_ms, _ in waiting))
     named = "; ".join(f"{node.seen.node_id} ({', '.join(node.differs)})" for _, node in waiting[:_NAMED_MAX])
     return f"to be restarted from {opens} on: {named}"
 
@@ -251,12 +261,21 @@ def _stalled(pool: PoolView) -> Condition:
     refusal = _first_fault(pool)
     if refusal is not None:
         return Condition("Stalled", True, refusal.code, refusal.message)
+    blocked = _first_wait(pool, ROLLOUT_BLOCKED)
+    if blocked is not None:
+        return Condition("Stalled", True, ROLLOUT_BLOCKED, f"waits for {blocked.reason}")
     return Condition("Stalled", False, "NothingRefused", "")
 
 
 def _first_fault(pool: PoolView) -> Refusal | None:
-    """Return the first refusal other than a pause, which the user requested."""
-    return next((refusal for refusal in pool.refusals if refusal.code != PAUSED), None)
+    """Return the first refusal other than those that the user requested."""
+    return next((refusal for refusal in pool.refusals if refusal.code not in _REQUESTED), None)
+
+
+def _first_wait(pool: PoolView, code: str) -> WaitFor | None:
+    """Return the first wait of the plan with this code."""
+    waits = (step.step for step in pool.steps if isinstance(step.step, WaitFor))
+    return next((wait for wait in waits if wait.code == code), None)
 
 
 def _resizing(pool: PoolView) -> Condition:
@@ -305,13 +324,21 @@ def _degraded(view: ClusterView, pool: PoolView) -> Condition:
     if blocked:
         return Condition("Degraded", True, "NodeProblem", "; ".join(blocked))
     failed = (NodeState.CRASHED, NodeState.UNREADY)
-    lost = [str(node.seen.node_id) for node in nodes if node.seen.state in failed]
+    lost = [_failure(node.seen) for node in nodes if node.seen.state in failed]
     if lost:
         return Condition("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
     refusal = _first_fault(pool)
     if refusal is not None:
         return Condition("Degraded", True, refusal.code, refusal.message)
+    late = _first_wait(pool, STARTS_LONG)
+    if late is not None:
+        return Condition("Degraded", True, STARTS_LONG, f"waits for {late.reason}")
     return Condition("Degraded", False, "Healthy", "")
+
+
+def _failure(seen: ObservedNode) -> str:
+    is_crashed = seen.state is NodeState.CRASHED and seen.exit_reason
+    return f"{seen.node_id} ({seen.exit_reason})" if is_crashed else str(seen.node_id)
 
 
 def has_leader(view: ClusterView) -> bool | None:

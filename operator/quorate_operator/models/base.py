@@ -251,6 +251,12 @@ class Metadata(Model):
 
 ANNOTATION_RESTART = "quorate.dev/restart"
 """Any text. When it changes, each node of the pool restarts; with `-<nodeId>` appended to the name, that node."""
+ANNOTATION_FORCE_RESTART = "quorate.dev/force-restart"
+"""With `-<nodeId>` appended: any text. When it changes, that node restarts, even if its partitions suffer."""
+ANNOTATION_SKIP_ROLLOUT = "quorate.dev/skip-rollout"
+"""With `-<nodeId>` appended: `true` while no roll restarts that node or waits for it."""
+ANNOTATION_REPLACE = "quorate.dev/delete-pod-and-claim"
+"""With `-<nodeId>` appended: any text. When it changes, that node gets new volumes in place of its own."""
 ANNOTATION_RECOVER = "quorate.dev/recover-quorum-from"
 """The node id of the controller from whose disk a lost quorum is to be rebuilt."""
 ANNOTATION_PAUSE = "quorate.dev/pause"

@@ -12,7 +12,7 @@ from quorate_operator.models.status import Condition, Message, StatusModel
 BOOTSTRAP_SERVERS_MAX = 32
 CHANGES_MAX = 50
 NAME_LENGTH_MAX = 253
-USERNAME, PASSWORD = "username", "password"
+USERNAME, PASSWORD, JAAS_CONFIG = "username", "password", "sasl.jaas.config"
 """The keys of a Secret with a login."""
 
 EntityName = Annotated[

@@ -79,7 +79,9 @@ class Probe(Model):
     )
     period_seconds: _Count | None = Field(default=None, description="As in a container.")
     timeout_seconds: _Count | None = Field(default=None, description="As in a container.")
-    failure_threshold: _Count | None = Field(default=None, description="As in a container.")
+    failure_threshold: Annotated[int, Field(ge=1, le=86_400)] | None = Field(
+        default=None, description="As in a container."
+    )
 
 
 class Probes(Model):
@@ -88,7 +90,7 @@ class Probes(Model):
     startup: Probe = Field(
         default_factory=Probe,
         description="How long a node may take to start, until it is killed: its period times its failures, by "
-        "default 5 minutes for Python controllers and 1 hour for other nodes.",
+        "default 5 minutes for Python controllers and a day for other nodes.",
     )
     liveness: Probe = Field(default_factory=Probe, description="When a node that does not answer is killed.")
     readiness: Probe = Field(default_factory=Probe, description="How soon a change of readiness is seen.")
@@ -160,8 +162,8 @@ class PodTemplate(Model):
     )
     termination_grace_period_seconds: Annotated[int, Field(ge=1, le=3600)] | None = Field(
         default=None,
-        description="How long a node may take to stop, before it is killed. Default: 30 for controllers and for "
-        "brokers of a cluster that is hibernated, 120 for other brokers, which hand their leaderships over first.",
+        description="How long a node may take to stop, before it is killed. Default: 30 for controllers, "
+        "120 for brokers, which hand their leaderships over first.",
     )
     security_context: AnyObject | None = Field(
         default=None,

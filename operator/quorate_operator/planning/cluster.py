@@ -10,13 +10,17 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
-from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition
+from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
 
 DAY_MS = 86_400_000
 _WEEK_DAYS = 7
 _FIRST_WEEKDAY = 3
 """1970-01-01, from which Unix time counts, was a Thursday; 0 is Monday."""
+
+
+FORCE = "force-restart"
+"""The part of a revision with the request to restart a node even if its partitions or others suffer."""
 
 
 class Role(StrEnum):
@@ -154,7 +158,11 @@ class DesiredNode:
     """Those of `advertised` and `interim` that the runtime can point at nodes; the others are only probed."""
     revision: Mapping[str, str] = field(default_factory=dict)
     """What a running node can't change, except for addresses, as hashes or values by name:
-    `config`, `version`, `image`, `resources`, `secrets`, `copies`, `restart` (a request by annotation)."""
+    `config`, `version`, `image`, `resources`, `secrets`, `copies`, and requests by annotation: `restart`, `FORCE`."""
+    skips_rollout: bool = False
+    """Whether a user asked, by annotation, that no roll restarts the node or waits for it."""
+    replacement: str | None = None
+    """The text of a request, by annotation, for new volumes; None without one."""
     rendering: Rendering = field(default_factory=dict)
     """What the hashes of `revision` were made of, for the reasons of restarts. It decides nothing."""
     rack: str | None = None
@@ -246,6 +254,8 @@ class ObservedNode:
     """Whether it has a directory or volume, formatted or not."""
     volumes: Mapping[int, ObservedVolume] = field(default_factory=dict)
     """Its volumes by volume id."""
+    replacement: str | None = None
+    """`DesiredNode.replacement` as it was when its volumes were created."""
     started_at_ms: int | None = None
     """When its process began; None without one, also while its pod waits for an image or formats its volume."""
     waiting_since_ms: int | None = None
@@ -268,6 +278,8 @@ class ObservedNode:
     """Why it could not be started again with what is desired; None if it could, or if this is not known."""
     unreachable_host: bool = False
     """Whether its machine does not answer, so that its process may still run."""
+    has_opened: bool | None = None
+    """Whether its process has opened its ports since it began; None without one, or if that is not reported."""
     is_forgotten: bool = False
     """Whether ForgetNode was done and only its volume is kept: nothing is left to do. A runtime may omit such a node,
     unless it is desired again."""
@@ -276,6 +288,17 @@ class ObservedNode:
     def label(self) -> str:
         """As `DesiredNode.label`."""
         return self.role.label(self.node_id)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether its process runs and has not opened its ports yet.
+
+        A broker opens them once it has recovered its logs, which may take hours; it ends if it can't register. Where
+        that is not reported, a controller that is not ready counts as open: it may wait for its peers forever.
+        """
+        has_process = self.state is NodeState.STARTING and self.started_at_ms is not None
+        has_opened = self.role is Role.CONTROLLER if self.has_opened is None else self.has_opened
+        return has_process and not has_opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,8 +360,16 @@ class BrokerLoad:
     room_bytes: int | None = None
     """How many bytes of new replicas it may get, by `broker_room_bytes`; None also for no limit."""
     fragile: int = 0
-    """Partitions with several replicas that would fall below min.insync.replicas, or lose their only
+    """Partitions with a leader and several replicas that would fall below min.insync.replicas, or lose their only
     leader, if this broker stopped now."""
+    fragile_first: tuple[PartitionId, ...] = ()
+    """Some of the `fragile` ones."""
+    sole: int = 0
+    """Partitions of which no other broker has a replica with all acknowledged records."""
+    sole_first: tuple[PartitionId, ...] = ()
+    """Some of the `sole` ones."""
+    awaited: int = 0
+    """Partitions without a leader that this broker can lead as soon as it is in service."""
     unpreferred: int = 0
     """Partitions whose preferred leader this broker is and does not lead, though it is in sync."""
     lagging: int = 0

@@ -27,7 +27,7 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
-from quorate_operator.planning.lifecycle import GRACE_MS
+from quorate_operator.planning.lifecycle import grace_ms
 from quorate_operator.planning.liveness import restart_backoff_ms
 from quorate_operator.planning.space import refuse_without_room
 from quorate_operator.planning.steps import (
@@ -143,7 +143,8 @@ class _Drain:
                 self.waits.append(wait_for(reason, node_id))
                 return
             reason = "it leaves and holds no replica"
-            self.steps.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason=reason))
+            allowed_ms = grace_ms(Role.BROKER, self.desired.rollouts.get(seen.pool))
+            self.steps.append(StopNode(node_id=node_id, grace_ms=allowed_ms, reason=reason))
             return
         registration = self.kafka.registrations.get(node_id)
         if registration is not None:
@@ -374,7 +375,8 @@ def _pool_removal(removed: Mapping[int, ObservedNode], *, is_busy: bool) -> Part
         return Part(rest=(*waits, wait_for(reason, there[0].node_id)))
     if there:
         reason = f"KafkaBroker {there[0].pool} is deleted; its volumes stay"
-        return Part(due=(StopNode(node_id=there[0].node_id, reason=reason, grace_ms=GRACE_MS),), rest=waits)
+        allowed_ms = grace_ms(there[0].role)
+        return Part(due=(StopNode(node_id=there[0].node_id, reason=reason, grace_ms=allowed_ms),), rest=waits)
     return Part(rest=waits)
 
 

@@ -4,9 +4,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from quorate_operator.models.base import (
+    ANNOTATION_FORCE_RESTART,
     ANNOTATION_PAUSE,
     ANNOTATION_RECOVER,
+    ANNOTATION_REPLACE,
     ANNOTATION_RESTART,
+    ANNOTATION_SKIP_ROLLOUT,
     duration_ms,
     quantity_bytes,
 )
@@ -14,6 +17,7 @@ from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.pod_templates import WEEKDAYS, MaintenanceWindow
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (
+    FORCE,
     DesiredCluster,
     DesiredNode,
     Implementation,
@@ -46,6 +50,8 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
             listeners=quorum.spec.listeners,
             config=_controller_config(quorum, manifests),
             revision=_revision(node_id, quorum.spec.version, quorum.metadata.annotations),
+            skips_rollout=_skips_rollout(node_id, quorum.metadata.annotations),
+            replacement=quorum.metadata.annotations.get(f"{ANNOTATION_REPLACE}-{node_id}") or None,
             volumes=_volumes(quorum),
             log_levels=quorum.spec.log_levels,
         )
@@ -89,6 +95,8 @@ def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]
             listeners=pool.spec.listeners,
             config={**_authorization(quorum), **pool.spec.config},
             revision=_revision(node_id, pool.spec.version, pool.metadata.annotations),
+            skips_rollout=_skips_rollout(node_id, pool.metadata.annotations),
+            replacement=pool.metadata.annotations.get(f"{ANNOTATION_REPLACE}-{node_id}") or None,
             rack=pool.spec.rack_of(node_id),
             volumes=_volumes(pool),
             log_levels=pool.spec.log_levels,
@@ -138,7 +146,13 @@ def _revision(node_id: int, version: str, annotations: Mapping[str, str]) -> dic
     ]
     if asked:
         revision["restart"] = " ".join(asked)
+    if forced := annotations.get(f"{ANNOTATION_FORCE_RESTART}-{node_id}"):
+        revision[FORCE] = forced
     return revision
+
+
+def _skips_rollout(node_id: int, annotations: Mapping[str, str]) -> bool:
+    return annotations.get(f"{ANNOTATION_SKIP_ROLLOUT}-{node_id}") == "true"
 
 
 def _survivor(annotations: Mapping[str, str]) -> int | None:

@@ -38,7 +38,7 @@ def brokers_in_sync(observed: ObservedCluster) -> Mapping[int, InSync]:
 
 
 def may_unready_go(observed: ObservedCluster) -> bool:
-    """Whether brokers that are not in sync may be evicted: none of them has a replica that a partition can't spare.
+    """Whether brokers that are not in sync may be evicted: no partition needs one of them, or waits for one.
 
     While no leader answers, that is not known.
     """
@@ -46,7 +46,8 @@ def may_unready_go(observed: ObservedCluster) -> bool:
     if kafka is None:
         return False
     unready = [node_id for node_id, found in brokers_in_sync(observed).items() if not found.holds]
-    return not any(kafka.loads.get(node_id, BrokerLoad()).fragile for node_id in unready)
+    loads = [kafka.loads.get(node_id, BrokerLoad()) for node_id in unready]
+    return not any(load.fragile or load.awaited for load in loads)
 
 
 def _judged(seen: ObservedNode, kafka: KafkaFacts) -> InSync:

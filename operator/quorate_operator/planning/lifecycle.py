@@ -10,7 +10,18 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
 )
-from quorate_operator.planning.steps import Step, StopNode, WaitFor, listed, wait_for
+from quorate_operator.planning.steps import (
+    STARTS_LONG,
+    Step,
+    StopNode,
+    WaitFor,
+    listed,
+    utc_text,
+    wait_for,
+)
+
+LATE_AFTER_MS = 15 * 60_000
+"""A start that takes longer is reported in a condition."""
 
 
 def wait_for_ready(
@@ -31,6 +42,23 @@ def wait_for_ready(
         waits.append(
             wait_for(f"brokers to be registered and unfenced: {_named(brokers, observed)}", *brokers)
         )
+    return tuple(waits)
+
+
+def late_starts(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> tuple[WaitFor, ...]:
+    """Return a wait for each node that is starting for a long time; nothing interrupts it."""
+    waits: list[WaitFor] = []
+    for node in desired.nodes:
+        seen = observed.nodes[node.node_id]
+        since_ms = seen.started_at_ms
+        if not seen.is_starting or since_ms is None or now_ms - since_ms < LATE_AFTER_MS:
+            continue
+        recovers = " A broker recovers its logs before it serves." if node.role is Role.BROKER else ""
+        reason = (
+            f"{node.label} to be in service: it has been starting since {utc_text(since_ms)}, and is not "
+            f"interrupted. Its log has the progress.{recovers}"
+        )
+        waits.append(wait_for(reason, node.node_id, code=STARTS_LONG))
     return tuple(waits)
 
 
@@ -56,8 +84,17 @@ def _problem(observed: ObservedCluster, node_id: int) -> str:
     return f" ({seen.problem})" if seen.problem else ""
 
 
-GRACE_MS = 30_000
+CONTROLLER_GRACE_MS = 30_000
+BROKER_GRACE_MS = 120_000
+"""A controlled shutdown first moves every leadership away, so that a large broker takes longer than a controller."""
 GRACE_WITHOUT_QUORUM_MS = 3_000
+"""A broker asks the active controller for its controlled shutdown, and would wait for one in vain."""
+
+
+def grace_ms(role: Role, policy: RolloutPolicy | None = None) -> int:
+    """Return the milliseconds that a node may take to stop: those of its pool, or what its role usually takes."""
+    usual_ms = CONTROLLER_GRACE_MS if role is Role.CONTROLLER else BROKER_GRACE_MS
+    return (policy.grace_ms if policy is not None else None) or usual_ms
 
 
 def stop_all(
@@ -65,11 +102,12 @@ def stop_all(
 ) -> tuple[Step, ...]:
     """Return the steps that stop every running node: brokers first, the leader last.
 
-    A node has the time that `rollouts` has for its pool, except for brokers while there is no leader.
+    A node has the time of `grace_ms`, except for brokers while there is no leader.
     """
 
-    def grace_ms(node_id: int) -> int:
-        return rollouts.get(observed.nodes[node_id].pool, RolloutPolicy()).grace_ms or GRACE_MS
+    def grace_of(node_id: int) -> int:
+        seen = observed.nodes[node_id]
+        return grace_ms(seen.role, rollouts.get(seen.pool))
 
     leader_id = observed.quorum.leader_id if observed.quorum else None
     running = [node for node in observed.nodes.values() if node.state.runs and not node.unreachable_host]
@@ -78,7 +116,6 @@ def stop_all(
     controllers = [node.node_id for node in running if node.role is Role.CONTROLLER]
     followers = [node_id for node_id in controllers if node_id != leader_id]
     leader = [node_id for node_id in controllers if node_id == leader_id]
-    # A broker asks the active controller for its controlled shutdown, and would wait for one in vain.
     brokers_ms = None if leader else GRACE_WITHOUT_QUORUM_MS
     others = (
         ("standby controllers", "before the active one")
@@ -98,7 +135,7 @@ def stop_all(
         steps += [
             StopNode(
                 node_id=node_id,
-                grace_ms=allowed_ms or grace_ms(node_id),
+                grace_ms=allowed_ms or grace_of(node_id),
                 reason=f"{reason}, {group} {order}",
             )
             for node_id in node_ids

@@ -13,6 +13,7 @@ from quorate_operator.planning.addresses import has_publications
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
+    NodeState,
     ObservedCluster,
     ObservedNode,
     ObservedVoter,
@@ -21,7 +22,7 @@ from quorate_operator.planning.cluster import (
     VolumePolicy,
 )
 from quorate_operator.planning.formation import Phase, phase_of
-from quorate_operator.planning.lifecycle import GRACE_MS
+from quorate_operator.planning.lifecycle import grace_ms
 from quorate_operator.planning.registrations import awaits_unregistration
 from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
 from quorate_operator.planning.steps import (
@@ -129,7 +130,9 @@ def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView
         seen = observed.nodes[node.node_id]
         observer = _observer(observed, seen)
         forbidden = view.forbids_addition(node.node_id)
-        if observer is None or observer.directory_id is None or not observer.caught_up:
+        # The leader remembers for a while what the former process had: READY is by a fetch of this one.
+        is_ready = seen.state is NodeState.READY and not seen.unreachable_host
+        if observer is None or observer.directory_id is None or not (is_ready and observer.caught_up):
             what = f"{node.label} to catch up with the metadata log, before it becomes a voter"
         elif due:
             what = f"the turn of {node.label} to become a voter"
@@ -152,8 +155,6 @@ def _add(joining: list[DesiredNode], observed: ObservedCluster, view: QuorumView
 def _observer(observed: ObservedCluster, seen: ObservedNode) -> ObservedVoter | None:
     """Return the node as an observer, with the disk that it has now."""
     assert observed.kafka is not None
-    if not seen.state.runs or seen.unreachable_host:
-        return None
     return next(
         (
             observer
@@ -192,7 +193,8 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
         )
     left: list[Step] = []
     if seen.state.runs:
-        left.append(StopNode(node_id=node_id, grace_ms=GRACE_MS, reason="it has left the quorum"))
+        allowed_ms = grace_ms(seen.role, policy)
+        left.append(StopNode(node_id=node_id, grace_ms=allowed_ms, reason="it has left the quorum"))
     if awaits_unregistration(observed, node_id):
         left.append(wait_for(f"{name} to be unregistered", node_id))
     if seen.has_volume and policy.volumes is VolumePolicy.DELETE:

@@ -7,6 +7,7 @@ Each concern is a module with a pure function that returns its due steps and wai
     membership                      one voter is added or removed
     registrations, kraft.version    obstacles of a level are removed
     decommission of brokers         drained, stopped, forgotten
+    replacement of volumes          those of one node are deleted, which the roll restarts then
     rollout                         one node is restarted
     features                        a level is finalized once every node supports it
     levels of loggers               set while nodes run
@@ -22,12 +23,13 @@ from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, NodeSta
 from quorate_operator.planning.decommission import plan_decommission, refuse_while_hibernated
 from quorate_operator.planning.features import plan_features, plan_migration, target_level
 from quorate_operator.planning.formation import plan_formation
-from quorate_operator.planning.lifecycle import stop_all, wait_for_ready
+from quorate_operator.planning.lifecycle import late_starts, stop_all, wait_for_ready
 from quorate_operator.planning.liveness import plan_starts
 from quorate_operator.planning.log_levels import plan_log_levels
 from quorate_operator.planning.membership import plan_membership
 from quorate_operator.planning.recovery import plan_recovery, refuse_without_quorum
 from quorate_operator.planning.registrations import plan_registrations
+from quorate_operator.planning.replacement import plan_replacement
 from quorate_operator.planning.rollout import due_for_restart, plan_rollout
 from quorate_operator.planning.steps import (
     AddVoter,
@@ -39,6 +41,7 @@ from quorate_operator.planning.steps import (
     Refusal,
     ReleaseVolume,
     RemoveVoter,
+    ReplaceVolumes,
     StartNode,
     StopNode,
     WaitFor,
@@ -89,7 +92,8 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     registrations = plan_registrations(desired, observed, target_level(desired))
     decommission = plan_decommission(desired, observed, now_ms)
     migration = plan_migration(desired, observed)
-    first = merge((created, starts, membership, migration, volumes))
+    replacement = plan_replacement(desired, observed)
+    first = merge((created, starts, membership, migration, volumes, replacement))
     rollout = plan_rollout(desired, observed, now_ms, addresses, hold=_hold(first))
     if _stops_leader(rollout, observed) and _asks_kafka(merge((registrations, decommission))):
         hold = "the active controller has other changes to make first"
@@ -111,10 +115,12 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
         registrations,
         decommission,
         migration,
+        replacement,
         rollout,
         features,
     )
-    whole = merge((*parts, plan_log_levels(desired, observed), volumes, Part(rest=addresses.waits)))
+    late = late_starts(desired, observed, now_ms)
+    whole = merge((*parts, plan_log_levels(desired, observed), volumes, Part(rest=(*addresses.waits, *late))))
     waited = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
     return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, waited)))
 
@@ -125,7 +131,7 @@ def _hold(first: Part) -> str | None:
         return "the quorum changes"
     if any(isinstance(step, CreateNode | StartNode) for step in first.due):
         return "nodes that are down are started first"
-    if any(isinstance(step, ReleaseVolume) for step in first.due):
+    if any(isinstance(step, ReleaseVolume | ReplaceVolumes) for step in first.due):
         return "volumes are released first"
     return None
 

@@ -18,7 +18,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.formation import Phase, phase_of
-from quorate_operator.planning.lifecycle import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
+from quorate_operator.planning.lifecycle import GRACE_WITHOUT_QUORUM_MS, grace_ms
 from quorate_operator.planning.steps import (
     Action,
     DeleteVolume,
@@ -60,7 +60,9 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
         stops = [
             StopNode(
                 node_id=seen.node_id,
-                grace_ms=GRACE_MS if seen.role is Role.CONTROLLER else GRACE_WITHOUT_QUORUM_MS,
+                grace_ms=grace_ms(seen.role, desired.rollouts.get(seen.pool))
+                if seen.role is Role.CONTROLLER
+                else GRACE_WITHOUT_QUORUM_MS,
                 reason=f"the quorum is rebuilt from the disk of {survivor.label}",
             )
             for seen in running
@@ -118,7 +120,9 @@ def _clear_the_others(desired: DesiredCluster, observed: ObservedCluster, surviv
         if seen.state.runs:
             due.append(
                 StopNode(
-                    node_id=seen.node_id, grace_ms=GRACE_MS, reason="it is not a voter of the rebuilt quorum"
+                    node_id=seen.node_id,
+                    grace_ms=grace_ms(seen.role, desired.rollouts.get(seen.pool)),
+                    reason="it is not a voter of the rebuilt quorum",
                 )
             )
         elif seen.node_id in asked and (seen.has_volume or seen.state is not NodeState.ABSENT):

@@ -3,7 +3,7 @@
 `judge` decides which registrations are ghosts, by the same definition as the doctor; `may_be_removed` is the
 planner's guard. From metadata.version 33 on, a ghost is unregistered. Below, it stays unless its range blocks a
 desired upgrade or its addresses are needed: then it is registered again with the cluster's range and no endpoints
-(ADR 9).
+(ADR 9). A broker that runs without its registration needs a restart.
 """
 
 from quorate_admin.diagnosis import ClusterFacts, JudgedReplica, NodeKind, RegisteredNode, supports
@@ -18,7 +18,9 @@ from quorate_operator.planning.addresses import has_publications
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     KafkaFacts,
+    NodeState,
     ObservedCluster,
+    ObservedNode,
     ObservedRegistration,
     ObservedVoter,
     Role,
@@ -97,6 +99,17 @@ def may_be_removed(desired: DesiredCluster, observed: ObservedCluster, node_id: 
     may_run = seen is not None and (seen.state.runs or seen.unreachable_host)
     is_desired = any(node.node_id == node_id for node in desired.nodes)
     return not is_desired and not may_run and node_id not in observed.kafka.quorum.voters
+
+
+def lacks_registration(observed: ObservedCluster, seen: ObservedNode) -> bool:
+    """Whether a broker that was in service runs on without its registration: someone removed it.
+
+    A broker registers once, when it starts, and then sends heartbeats that are refused.
+    """
+    if observed.kafka is None or seen.role is not Role.BROKER or seen.state is not NodeState.UNREADY:
+        return False
+    registration = observed.kafka.registrations.get(seen.node_id)
+    return registration is None or registration.role is not Role.BROKER
 
 
 def awaits_unregistration(observed: ObservedCluster, node_id: int) -> bool:

@@ -7,6 +7,7 @@ steps of the whole cluster.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -100,6 +101,11 @@ class DeleteVolume(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceVolumes(_NodeStep):
+    """Delete the volumes of a node, also while it runs: they go when it stops, and its next start has new ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetNode(_NodeStep):
     """Remove what is left of a node that has left, except for its volume: Services, configuration, its record."""
 
@@ -143,6 +149,7 @@ RuntimeAction = (
     | GrowVolume
     | ReleaseVolume
     | DeleteVolume
+    | ReplaceVolumes
     | ForgetNode
     | RebuildQuorum
     | PublishAddress
@@ -250,11 +257,19 @@ class WaitFor:
     reason: str
     node_ids: tuple[int, ...] = ()
     until_ms: int | None = None
+    code: str | None = None
+    """For conditions, of a wait that is not usual: `STARTS_LONG` or `ROLLOUT_BLOCKED`."""
 
 
-def wait_for(reason: str, *node_ids: int, until_ms: int | None = None) -> WaitFor:
+STARTS_LONG = "StartTakesLong"
+"""The code of a wait for a process that began long ago and has not served yet."""
+ROLLOUT_BLOCKED = "RolloutBlocked"
+"""The code of a wait that ends only if a user does something."""
+
+
+def wait_for(reason: str, *node_ids: int, until_ms: int | None = None, code: str | None = None) -> WaitFor:
     """Return a wait of these nodes, or of the whole cluster."""
-    return WaitFor(reason=reason, node_ids=node_ids, until_ms=until_ms)
+    return WaitFor(reason=reason, node_ids=node_ids, until_ms=until_ms, code=code)
 
 
 class Refusal(NamedTuple):
@@ -342,6 +357,11 @@ def some_of(names: Sequence[str]) -> str:
     """Return `a, b and 3 more`: the first NAMED_MAX names, and the number of the others."""
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def utc_text(time_ms: int) -> str:
+    """Return `2026-11-28 22:00 UTC` of Unix milliseconds."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def format_bytes(size_bytes: int) -> str:

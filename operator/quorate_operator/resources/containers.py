@@ -17,6 +17,9 @@ _USER: Object = {
 TMP_MOUNT: Object = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
 HOME: Object = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
 
+LAST_WORDS = "FallbackToLogsOnError"
+"""`terminationMessagePolicy`: the status of a container that failed has the end of its log; conditions quote it."""
+
 
 def tmp_volume(size: str) -> Object:
     """Return the volume of `TMP_MOUNT`: images are read-only."""
@@ -52,6 +55,7 @@ def container(context: Context, template: PodTemplate, name: str, image: str) ->
     made: Object = {
         "name": name,
         "image": image,
+        "terminationMessagePolicy": LAST_WORDS,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

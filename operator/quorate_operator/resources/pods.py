@@ -15,6 +15,7 @@ from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.differences import record_of
 from quorate_operator.planning.features import initial_metadata_version
+from quorate_operator.planning.lifecycle import CONTROLLER_GRACE_MS, grace_ms
 from quorate_operator.properties import initial_controllers
 from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
@@ -25,7 +26,14 @@ from quorate_operator.resources.configs import (
     secret_files,
     secured_properties,
 )
-from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
+from quorate_operator.resources.containers import (
+    HOME,
+    LAST_WORDS,
+    TMP_MOUNT,
+    container,
+    pod_basics,
+    tmp_volume,
+)
 from quorate_operator.resources.data_volumes import add_further_volumes, pod_volume, volume_mount
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.jmx_metrics import (
@@ -60,9 +68,6 @@ from quorate_operator.resources.topology import (
 )
 from quorate_operator.security import java_options, keys_in_use
 
-CONTROLLER_GRACE_S = 30
-BROKER_GRACE_S = 120
-"""A broker moves the leadership of all its partitions away, which takes a while when it has many."""
 TERMINATION_LOG = "/dev/termination-log"
 FORMAT_CONTAINER = "format"
 NODE_CONTAINER = "node"
@@ -156,7 +161,7 @@ def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence
     `name` distinguishes the node's tasks. The termination log has the result.
     """
     spec = _pod_basics(context, node)
-    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": CONTROLLER_GRACE_S}
+    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": CONTROLLER_GRACE_MS // 1000}
     spec["containers"] = [_quorate_container(context, node, TASK_CONTAINER, arguments)]
     # Without the labels by which Services, budgets and spreads select the node.
     labels = {
@@ -231,7 +236,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
     spec = _pod_basics(context, node)
     is_controller = node.role is Role.CONTROLLER
     template = context.pool(node.pool).spec.template
-    usual_s = CONTROLLER_GRACE_S if is_controller else BROKER_GRACE_S
+    usual_s = grace_ms(node.role) // 1000
     spec |= {
         "hostname": pod_name(node.pool, node.node_id),
         "subdomain": node.pool,
@@ -245,7 +250,9 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
     if history is not None and is_controller:
         spec["containers"].append(ship_container(context))
         spec["volumes"].append(history_volume(context, history))
-    spec["containers"] += [dict(sidecar) for sidecar in template.sidecars]
+    spec["containers"] += [
+        {"terminationMessagePolicy": LAST_WORDS, **sidecar} for sidecar in template.sidecars
+    ]
     return spec
 
 
@@ -395,8 +402,8 @@ def _kafka_probes(port: int) -> Object:
     """
     check = {"tcpSocket": {"port": port}}
     return {
-        # Recovery of a large log after a crash takes long, and must not be interrupted.
-        "startupProbe": _probe(check, period_s=2, failures=1800),
+        # Recovery of large logs after a crash takes hours, and must not be interrupted: a day.
+        "startupProbe": _probe(check, period_s=2, failures=43_200),
         "livenessProbe": _probe(check, period_s=10, failures=6),
         "readinessProbe": _probe(check, period_s=5, failures=3),
     }

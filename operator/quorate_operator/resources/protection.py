@@ -41,9 +41,9 @@ def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
 def brokers_budget(context: Context, *, pods: int, spare: int, may_unready_go: bool) -> Object:
     """Return one budget for the brokers of all pools, which have replicas of the same partitions.
 
-    `pods` are all brokers, `spare` is how many of them may go, see `rollout.spare_brokers`. A broker that is not
-    ready may hold what no partition can spare: unless `may_unready_go`, it is evicted only if enough other brokers
-    are ready.
+    `pods` are all brokers, `spare` is how many of them may go, see `restart_obstacles.spare_brokers`. A broker
+    that is not ready may hold what no partition can spare: unless `may_unready_go`, it is evicted only if enough
+    other brokers are ready.
     """
     policy = ALWAYS_ALLOW if may_unready_go else IF_HEALTHY_BUDGET
     name = brokers_budget_name(context.cluster)

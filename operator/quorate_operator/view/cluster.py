@@ -12,7 +12,6 @@ are ghosts, which replicas are caught up and how many voters can be lost.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from quorate_protocol.features import KRAFT_VERSION
@@ -32,7 +31,7 @@ from quorate_operator.planning.cluster import (
     Reached,
 )
 from quorate_operator.planning.rollout import changes
-from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor
+from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor, utc_text
 from quorate_operator.planning.volumes import leaving_volumes
 from quorate_operator.view.quorum import QuorumView, RegistrationView, quorum_view, registration_views
 from quorate_operator.view.texts import Label, action_words, step_text
@@ -259,11 +258,6 @@ def _health(
     return Health.WORKING if plan.steps else Health.READY
 
 
-def opening(until_ms: int) -> str:
-    """Return when a maintenance window opens: `2026-11-28 22:00 UTC`."""
-    return f"{datetime.fromtimestamp(until_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-
-
 def _next(steps: tuple[StepView, ...], plan: Plan | None) -> str:
     if plan is None:
         return "nothing is known yet"
@@ -276,7 +270,7 @@ def _next(steps: tuple[StepView, ...], plan: Plan | None) -> str:
     if plan.postponed:
         until_ms = min(restart.until_ms for restart in plan.postponed)
         return (
-            f"nothing to do before {opening(until_ms)}, when {len(plan.postponed)} node(s) may be restarted"
+            f"nothing to do before {utc_text(until_ms)}, when {len(plan.postponed)} node(s) may be restarted"
         )
     return "nothing to do"
 

@@ -24,6 +24,7 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.GrowVolume: ("grow", "growing"),
     steps.ReleaseVolume: ("release", "releasing"),
     steps.DeleteVolume: ("delete", "deleting"),
+    steps.ReplaceVolumes: ("replace", "replacing"),
     steps.ForgetNode: ("forget", "forgetting"),
     steps.RebuildQuorum: ("rebuild", "rebuilding"),
     steps.PublishAddress: ("publish", "publishing"),
@@ -55,7 +56,7 @@ def _object(action: steps.Action, label: Label) -> str:
     match action:
         case steps.FormCluster(node_ids=node_ids):
             return f"the cluster of {', '.join(label(node_id) for node_id in node_ids)}"
-        case steps.DeleteVolume(volume_id=None):
+        case steps.DeleteVolume(volume_id=None) | steps.ReplaceVolumes():
             return f"the data of {label(action.node_id)}"
         case steps.CreateVolume() | steps.GrowVolume() | steps.ReleaseVolume() | steps.DeleteVolume():
             return f"volume {action.volume_id} of {label(action.node_id)}"

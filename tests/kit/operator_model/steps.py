@@ -212,6 +212,8 @@ class _Stepper:
             if action.node_id in partition.isr and self.world.serves(action.node_id):
                 assert not self.world.is_fragile(partition, action.node_id), f"{action}: {name}: {partition}"
         if action.node_id in {node.node_id for node in self.desired.nodes}:
+            process = self.world.nodes[action.node_id].process
+            assert process is None or process.joined, f"{action}: it recovers its logs"
             stopped = [
                 node.node_id
                 for node in self.world.nodes.values()

@@ -492,7 +492,10 @@ class World:
             replicas=len(own),
             leaders=sum(partition.leader == broker_id for partition in own),
             room_bytes=500 * 1024**3,
-            fragile=sum(self.is_fragile(partition, broker_id) for partition in own),
+            fragile=sum(
+                partition.leader != -1 and self.is_fragile(partition, broker_id) for partition in own
+            ),
+            awaited=sum(partition.leader == -1 and broker_id in partition.isr for partition in own),
             unpreferred=sum(
                 partition.replicas[0] == broker_id
                 and partition.leader != broker_id

@@ -9,6 +9,7 @@ from kit.planted_mistakes import (
     in_image,
     in_lake,
     in_node,
+    in_operator,
     in_raft,
     in_security,
     in_server,
@@ -24,4 +25,5 @@ MISTAKES: Final = (
     *in_server.MISTAKES,
     *in_security.MISTAKES,
     *in_lake.MISTAKES,
+    *in_operator.MISTAKES,
 )

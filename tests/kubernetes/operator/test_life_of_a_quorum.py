@@ -98,6 +98,24 @@ def test_a_lost_disk_replaces_the_voter(operated: Operated) -> None:
     assert (now[FIRST], now[THIRD]) == (before[FIRST], before[THIRD])
 
 
+def test_a_node_gets_new_volumes_by_annotation(operated: Operated) -> None:
+    """Once for each request: the claim goes with the pod, and the new one belongs to another voter."""
+    operated.create()
+    operated.start_operator()
+    operated.wait_settled(FIRST, SECOND, THIRD)
+    before = operated.voters()
+    operated.annotate(**{f"delete-pod-and-claim-{SECOND}": "the disk fails"})
+
+    def replaced() -> bool:
+        now = operated.voters()
+        return now.get(SECOND) not in (None, before[SECOND]) and operated.settled(FIRST, SECOND, THIRD)
+
+    operated.wait(replaced, "another directory id of the same node")
+    now = operated.voters()
+    assert (now[FIRST], now[THIRD]) == (before[FIRST], before[THIRD])
+    assert len(operated.events("ReplaceVolumes")) == 1
+
+
 def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
     """Hibernation, pause and deletion keep all data."""
     operated.create()

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from kit.operator_model.desired_spec import DesiredSpec
 from kit.operator_model.driver import Cluster
-from quorate_operator.planning import address_slots, addresses, membership, rollout
-from quorate_operator.planning.cluster import Role
+from quorate_operator.planning import address_slots, addresses, membership, restart_obstacles
+from quorate_operator.planning.cluster import ObservedNode, Role
 from quorate_operator.planning.safety import QuorumView
 from quorate_operator.runtime.verifications import NameProbes
 
@@ -23,7 +23,12 @@ def _no_look_at_ghosts(patch: pytest.MonkeyPatch) -> None:
 
 def _no_majority(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QuorumView, "forbids_stop", lambda *_: None)
-    patch.setattr(rollout, "_not_back", lambda *_, **__: None)
+    patch.setattr(restart_obstacles, "_not_back", lambda *_, **__: None)
+
+
+def _no_patience(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObservedNode, "is_starting", False)
+    patch.setattr(restart_obstacles, "_broker_on_its_way", lambda *_: None)
 
 
 def _running() -> Cluster:
@@ -47,6 +52,24 @@ def _change_while_one_lags(cluster: Cluster) -> None:
     follower = max(cluster.world.live_voters() - {cluster.world.leader_id})
     cluster.crash(cluster.world.nodes[follower])
     cluster.world.nodes[follower].exits_in_a_row = 30
+
+
+def test_restarts_of_brokers_that_recover_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change_while_one_recovers(cluster: Cluster) -> None:
+        broker = cluster.world.nodes[0]
+        cluster.crash(broker)
+        broker.lag = 100
+        while broker.process is None:
+            cluster.round()
+        cluster.spec.config += 1
+        for _ in range(100):
+            cluster.round()
+        cluster.settle()
+
+    change_while_one_recovers(_running())
+    _no_patience(monkeypatch)
+    with pytest.raises(AssertionError, match="recovers its logs"):
+        change_while_one_recovers(_running())
 
 
 def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,7 @@ def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirect
         "address": address,
         "dir": str(played.node("controller-3000")),
         "rssBytes": None,
+        "problem": None,
     }
 
 

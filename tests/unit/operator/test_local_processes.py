@@ -49,6 +49,18 @@ async def test_an_end_is_reported_once_with_its_reason(tmp_path: Path) -> None:
     child.send_signal(signal.SIGKILL)  # no process of the same id is hit
 
 
+async def test_the_last_error_is_that_of_the_process_itself(tmp_path: Path) -> None:
+    async def error(script: str) -> str | None:
+        child, ended = await started(tmp_path, script)
+        await asyncio.wait_for(ended.wait(), HANG_S)
+        return child.last_error
+
+    assert await error("echo 'error: log.dirs: in use'; exit 1") == "error: log.dirs: in use"
+    assert await error("exit 1") is None, "what the former process wrote"
+    assert await error("echo started; kill -9 $$") is None, "it could not say why"
+    assert await error("echo error: of no matter; exit 0") is None
+
+
 async def test_stop_asks_first_and_kills_after_the_grace(tmp_path: Path) -> None:
     polite, _ = await started(tmp_path, "echo ready; sleep 60")
     await said(tmp_path, "ready")

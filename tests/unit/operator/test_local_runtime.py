@@ -167,6 +167,14 @@ async def test_the_next_run_knows_what_a_stopped_node_advertised(stage: Stage) -
     assert (seen.state, seen.configured) == (NodeState.STOPPED, had)
 
 
+async def test_how_a_node_died_is_its_problem_until_the_next_process_is_stable(stage: Stage) -> None:
+    await stage.create()
+    await stage.start()
+    await stage.kill()
+    await stage.start()
+    assert (await stage.node()).problem == "it died (killed by SIGKILL) and was started again"
+
+
 async def test_starting_twice_is_starting_once(stage: Stage) -> None:
     await stage.create()
     await stage.start()

@@ -34,7 +34,7 @@ from quorate_operator.entities.users import (
 from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
 from quorate_operator.gateway.topics import TopicChange, change_topics, observe_assignment, observe_topics
 from quorate_operator.gateway.users import UserChange, change_users, observe_users
-from quorate_operator.models.entities import PASSWORD, USERNAME
+from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.topics import KafkaTopic
@@ -220,10 +220,11 @@ class UserHandler:
             found = await self._api.get(SECRET, _namespace(user), user.secret_name)
         if found is None:
             return None
-        metadata = found["metadata"]
+        metadata, values = found["metadata"], described_secret(found).values
         return ObservedSecret(
             version=f"{metadata['uid']}/{metadata['resourceVersion']}",
-            password=described_secret(found).values.get(PASSWORD),
+            password=values.get(PASSWORD),
+            has_other_login=has_other_login(user, values),
             is_own=_is_owned(found, user),
             certificate=(metadata.get("annotations") or {}).get(_NAME_OF_CERTIFICATE),
         )
@@ -369,8 +370,16 @@ def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Obje
             "labels": {"app.kubernetes.io/managed-by": "quorate"},
             "ownerReferences": [owner_reference(user)],
         },
-        "stringData": {**login, "sasl.jaas.config": format_jaas(change.mechanism, login)},
+        "stringData": {**login, JAAS_CONFIG: format_jaas(change.mechanism, login)},
     }
+
+
+def has_other_login(user: KafkaUser, values: Mapping[str, str]) -> bool:
+    """Whether the `sasl.jaas.config` of a Secret does not have its password, which was edited then."""
+    if user.mechanism is None or JAAS_CONFIG not in values or PASSWORD not in values:
+        return False
+    login = {USERNAME: user.user_name, PASSWORD: values[PASSWORD]}
+    return values[JAAS_CONFIG] != format_jaas(user.mechanism, login)
 
 
 def _is_owned(item: Object, user: KafkaUser) -> bool:

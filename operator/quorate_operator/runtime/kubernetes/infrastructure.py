@@ -9,6 +9,7 @@ Observations come from the cache. Objects are written by server-side apply, if t
 before.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -66,6 +67,7 @@ from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
     ANNOTATION_FORMAT,
+    ANNOTATION_REPLACEMENT,
     FORMAT_INITIAL,
     FORMAT_JOIN,
     VOLUME,
@@ -269,13 +271,15 @@ class KubernetesInfrastructure:
         if not any(rejected.item["kind"] == DISRUPTION_BUDGET.name for rejected in self._refused):
             await update_readiness(self._api, self._objects, observed)
 
-    async def stop_pods(self, grace_ms: int, pools: Collection[str] | None = None) -> None:
-        """Stop the pods of these pools, brokers first; without `pools`, all of the cluster. Raises StepError."""
+    async def stop_pods(self, pools: Collection[str] | None = None) -> None:
+        """Stop the pods of these pools, brokers first; without `pools`, all of the cluster. Raises StepError.
+
+        Each has its own grace period. Those of a role stop at the same time, as in a hibernation.
+        """
         found = [node for node in self._objects.nodes().values() if pools is None or node.pool in pools]
         for role in (Role.BROKER, Role.CONTROLLER):
-            for node in found:
-                if node.role is role and node.pod is not None:
-                    await self._objects.delete_pod(node.pod, grace_ms)
+            pods = [node.pod for node in found if node.role is role and node.pod is not None]
+            await asyncio.gather(*(self._objects.delete_pod(pod, None) for pod in pods))
         if pools is None:
             # Pods of tasks that a killed operator left.
             for pod in self._objects.of_kind(POD):
@@ -306,7 +310,7 @@ class KubernetesInfrastructure:
             case steps.CreateVolume() | steps.GrowVolume():
                 node = self._node(desired, action.node_id)
                 await self._volumes.apply(action, self._required_context(), node)
-            case steps.ReleaseVolume() | steps.DeleteVolume():
+            case steps.ReleaseVolume() | steps.DeleteVolume() | steps.ReplaceVolumes():
                 await self._volumes.apply(action, self._required_context(), None)
             case steps.ForgetNode():
                 await self._forget(action.node_id)
@@ -326,7 +330,8 @@ class KubernetesInfrastructure:
         claim = await self._volumes.apply_claim(context, node, METADATA_VOLUME)
         if annotation(claim, ANNOTATION_FORMAT) is None:
             how = FORMAT_INITIAL if is_initial else FORMAT_JOIN
-            await self._objects.annotate(claim, {ANNOTATION_FORMAT: how})
+            request = {} if node.replacement is None else {ANNOTATION_REPLACEMENT: node.replacement}
+            await self._objects.annotate(claim, {ANNOTATION_FORMAT: how, **request})
         for volume_id in node.volumes:
             if volume_id != METADATA_VOLUME:
                 await self._volumes.apply_claim(context, node, volume_id)

@@ -21,6 +21,7 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.observation import NodeObjects, annotation, by_node
+from quorate_operator.runtime.last_error import last_error
 
 POLL_S = 0.5
 """How often an object is read until it is gone or ended."""
@@ -111,6 +112,11 @@ class ClusterObjects:
         grace_s = spec_s if grace_ms is None else max(1, grace_ms // 1000) if grace_ms else 0
         await self.delete(POD, pod, grace_s + DELETION_SLACK_S, grace_s=grace_s)
 
+    async def request_deletion(self, kind: Kind, item: Object) -> None:
+        """Delete an object without waiting until it is gone: others may hold it. Raises ApiError."""
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+        await self._api.delete(kind, self.namespace, name, uid=uid)
+
     async def delete(
         self, kind: Kind, item: Object, timeout_s: float = DELETION_SLACK_S, *, grace_s: int | None = None
     ) -> None:
@@ -170,8 +176,8 @@ def last_message(pod: Object) -> str:
     """Return why an ended pod failed."""
     for status in pod.get("status", {}).get("containerStatuses", ()):
         ended = status.get("state", {}).get("terminated") or {}
-        if ended.get("message"):
-            return str(ended["message"]).strip()
+        if error := last_error(str(ended.get("message") or "")):
+            return error
     return str(pod.get("status", {}).get("message") or "see the log of the pod")
 
 

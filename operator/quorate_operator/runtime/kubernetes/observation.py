@@ -33,6 +33,7 @@ from quorate_operator.resources.names import (
 )
 from quorate_operator.resources.pods import FORMAT_CONTAINER, NODE_CONTAINER
 from quorate_operator.runtime.kubernetes.api import Object
+from quorate_operator.runtime.last_error import last_error
 
 ANNOTATION_DIRECTORY_ID = "quorate.dev/directory-id"
 """On claims: the directory id that the volume was formatted with."""
@@ -42,6 +43,8 @@ ANNOTATION_FORMAT = "quorate.dev/format"
 """On claims that were created for a node: `initial` or `join`, how an empty volume is formatted."""
 ANNOTATION_RELEASED = "quorate.dev/released"
 """On claims of volumes that were removed from the manifest: `true` once the next start of the node is without it."""
+ANNOTATION_REPLACEMENT = "quorate.dev/replacement"
+"""On claims: `DesiredNode.replacement` as it was when the claim was created."""
 FORMAT_INITIAL = "initial"
 FORMAT_JOIN = "join"
 
@@ -50,6 +53,9 @@ VOLUME = "volume"
 
 _RESIZES = ("ControllerResizeError", "NodeResizeError", "FileSystemResizePending", "Resizing")
 """Conditions of a claim whose volume grows, what matters most first."""
+
+_REASONS: Mapping[str, str] = {"OOMKilled": "OOMKilled: it needed more memory than its limit"}
+"""What kubelet's reasons for the end of a container mean, where the name alone may not say it."""
 
 _DIRECTORY_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _STUCK = frozenset(
@@ -135,6 +141,7 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         state=state,
         directory_id=directory_id,
         has_volume=bool(objects.claims),
+        replacement=annotation(claim, ANNOTATION_REPLACEMENT),
         volumes={volume_id: volume_of(volume_id, claim) for volume_id, claim in objects.claims.items()},
         unreachable_host=unreachable_host,
         # ForgetNode removes the configuration and leaves the claim.
@@ -283,7 +290,13 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
         since_ms = _time_ms(pod["metadata"].get("creationTimestamp"))
         return NodeState.STARTING, {"problem": problem, "waiting_since_ms": since_ms}
     state = NodeState.READY if main.get("ready") else NodeState.STARTING
-    return state, {"started_at_ms": _time_ms(running.get("startedAt")), "problem": problem}
+    started_ms = _time_ms(running.get("startedAt"))
+    # In whole seconds: what the former process fetched in that second must not count for this one.
+    return state, {
+        "started_at_ms": None if started_ms is None else started_ms + 999,
+        "has_opened": main.get("started"),  # its startup probe has passed
+        "problem": problem,
+    }
 
 
 def _problem(pod: Object) -> str | None:
@@ -298,16 +311,24 @@ def _problem(pod: Object) -> str | None:
         if reason in _STUCK:
             return f"{reason}: {waiting.get('message', '')}"
         ended = state.get("terminated") or (status.get("lastState", {}).get("terminated") or {})
-        failed = ended.get("exitCode", 0) != 0
-        if failed and (reason == "CrashLoopBackOff" or "terminated" in state):
-            names = {FORMAT_CONTAINER: "formatting", NODE_CONTAINER: "the process"}
-            what = names.get(status["name"], f"the container {status['name']}")
-            lines = (ended.get("message") or "").strip().splitlines()
-            times = status.get("restartCount", 0) + 1
-            return f"{what} ended with status {ended['exitCode']}, {times} times so far" + (
-                f": {lines[-1]}" if lines else ""
-            )
+        # A container that runs again has not recovered before it is ready.
+        has_recovered = "running" in state and status.get("ready", False)
+        if ended.get("exitCode", 0) != 0 and not has_recovered:
+            restarts = status.get("restartCount", 0)
+            return _ending(status["name"], ended, restarts if "running" in state else restarts + 1)
     return None
+
+
+def _ending(container: str, ended: Object, times: int) -> str:
+    """Return how a container ended, with kubelet's name for that and the last error that it wrote."""
+    names = {FORMAT_CONTAINER: "formatting", NODE_CONTAINER: "the process"}
+    what = names.get(container, f"the container {container}")
+    reason = ended.get("reason", "Error")
+    named = "" if reason == "Error" else f" ({_REASONS.get(reason, reason)})"
+    # kubelet's own name is the reason then, and what was written last is not.
+    error = last_error(ended.get("message") or "", marked_only=bool(named))
+    so_far = "" if times <= 1 else f", {times} times so far"
+    return f"{what} ended with status {ended['exitCode']}{named}{so_far}" + (f": {error}" if error else "")
 
 
 def _ends(pod: Object) -> list[str | None]:

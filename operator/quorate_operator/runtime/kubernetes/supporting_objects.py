@@ -12,7 +12,7 @@ from quorate_operator import clock
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
 from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unready_go
-from quorate_operator.planning.rollout import spare_brokers
+from quorate_operator.planning.restart_obstacles import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.facts import Context

@@ -16,7 +16,9 @@ from quorate_operator.runtime.kubernetes.observation import (
     growth_refusal,
 )
 
-VolumeAction = steps.CreateVolume | steps.GrowVolume | steps.ReleaseVolume | steps.DeleteVolume
+VolumeAction = (
+    steps.CreateVolume | steps.GrowVolume | steps.ReleaseVolume | steps.DeleteVolume | steps.ReplaceVolumes
+)
 
 
 class Volumes:
@@ -43,6 +45,9 @@ class Volumes:
                 for volume_id, claim in claims.items():
                     if action.volume_id in (None, volume_id):
                         await self._objects.delete(VOLUME_CLAIM, claim, DELETION_SLACK_S)
+            case steps.ReplaceVolumes():
+                for claim in claims.values():
+                    await self._objects.request_deletion(VOLUME_CLAIM, claim)
 
     async def apply_claim(self, context: Context, node: DesiredNode, volume_id: int) -> Object:
         """Apply the claim of the manifest, and return it. Raises StepError, ApiError."""

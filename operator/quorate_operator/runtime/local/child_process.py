@@ -11,10 +11,13 @@ from pathlib import Path
 
 import psutil
 
+from quorate_operator.runtime.last_error import last_error
 from quorate_operator.runtime.local.errors import PlayError
 
 LOG_SIZE_BYTES_MAX = 16 * 1024 * 1024
 KILLED_TIMEOUT_S = 10
+LAST_OUTPUT_BYTES_MAX = 16 * 1024
+"""How much of the end of a log is searched for the error that ended its process."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -23,9 +26,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class ChildProcess:
     """A process started by `start`; exactly one call of `on_exit` follows, in the event loop."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: Path, on_exit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        log: Path,
+        on_exit: Callable[[], None],
+        *,
+        log_start_bytes: int = 0,
+    ) -> None:
         self._popen = popen
         self._log = log
+        self._log_start_bytes = log_start_bytes
         self._on_exit = on_exit
         self._exited = asyncio.Event()
         self._pidfd = os.pidfd_open(popen.pid)
@@ -42,6 +53,7 @@ class ChildProcess:
         """
         trim_log(log)
         with log.open("ab") as output:
+            log_start_bytes = output.tell()
             popen = subprocess.Popen(  # noqa: S603 - commands that Quorate builds
                 command,
                 cwd=directory,
@@ -51,7 +63,7 @@ class ChildProcess:
                 process_group=0,
                 preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509 - the supervisor has one thread
             )
-        return cls(popen, log, on_exit)
+        return cls(popen, log, on_exit, log_start_bytes=log_start_bytes)
 
     @property
     def pid(self) -> int:
@@ -72,6 +84,26 @@ class ChildProcess:
         code = self._popen.returncode
         assert code is not None, "it still runs"
         return describe_exit(code)
+
+    @property
+    def last_error(self) -> str | None:
+        """The last error in its log, as far as it could say why it ended; None if it ended well."""
+        code = self._popen.returncode
+        return None if code in (None, 0) else last_error(self._last_output(), marked_only=code < 0)
+
+    def _last_output(self) -> str:
+        """Return the end of what it wrote, empty if its log can't be read."""
+        try:
+            with self._log.open("rb") as log:
+                size_bytes = log.seek(0, os.SEEK_END)
+                # A log that was trimmed since is all its own.
+                own_bytes = (
+                    size_bytes - self._log_start_bytes if size_bytes >= self._log_start_bytes else size_bytes
+                )
+                log.seek(size_bytes - min(own_bytes, LAST_OUTPUT_BYTES_MAX))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
 
     @property
     def rss_bytes(self) -> int | None:

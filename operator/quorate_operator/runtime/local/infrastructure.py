@@ -85,7 +85,7 @@ class LocalInfrastructure:
         return complete(manifests, desired, self.layout.identity)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
-        wanted = {node.node_id for node in desired.nodes}
+        wanted = {node.node_id: node for node in desired.nodes}
         found = {
             # A plan may be requested for a manifest that is not played, with nodes that do not exist yet.
             node.node_id: ObservedNode(
@@ -107,6 +107,9 @@ class LocalInfrastructure:
                     revision=self._revision_of(node),
                     advertised_last=kept.advertised_last,
                 )
+            if node_id in wanted:
+                # A played node has directories, which a user may delete: a replacement of volumes is of no use here.
+                found[node_id] = replace(found[node_id], replacement=wanted[node_id].replacement)
         return found
 
     async def formation(self) -> Formation | None:

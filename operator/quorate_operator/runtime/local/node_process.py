@@ -103,16 +103,26 @@ class LocalNode:
             exited_at_ms=self._exited_at_ms,
             exit_reason=self._exit_reason,
             exits_in_a_row=self._exits_in_a_row,
+            problem=self._former_exit() if state is NodeState.STARTING else None,
             revision=revision if self.runs else {},
             rendering=self.started_with.rendering if self.runs else {},
             configured=self.started_with.advertised if self.runs else advertised_last,
         )
 
+    def _former_exit(self) -> str | None:
+        """Return how the former process crashed, as long as this one may end like it; None if it did not."""
+        assert self._started_at_ms is not None, "it runs"
+        if not self._exits_in_a_row or clock.now_ms() - self._started_at_ms >= STABLE_AFTER_MS:
+            return None
+        times = f", {self._exits_in_a_row} times in a row" if self._exits_in_a_row > 1 else ""
+        return f"it died ({self._exit_reason}{times}) and was started again"
+
     def _on_exit(self) -> None:
         assert self.process is not None
         assert self._started_at_ms is not None
         self._exited_at_ms = clock.now_ms()
-        self._exit_reason = self.process.exit_reason
+        error = self.process.last_error
+        self._exit_reason = self.process.exit_reason + (f": {error}" if error else "")
         was_stable = self._exited_at_ms - self._started_at_ms >= STABLE_AFTER_MS
         self._exits_in_a_row = 1 if was_stable else self._exits_in_a_row + 1
         self._wake()

@@ -54,6 +54,8 @@ class NodeStatus(Report):
     address: str
     dir: str
     rss_bytes: int | None
+    problem: str | None = None
+    """Why its process died, or does not start: the last error in its log."""
 
     @property
     def label(self) -> str:
@@ -250,7 +252,14 @@ def _node_status(layout: Layout, node: NodeView, process: ChildProcess | None) -
         address=str(address),
         dir=str(layout.directory.node(node.label)),
         rss_bytes=process.rss_bytes if process else None,
+        problem=_problem(seen),
     )
+
+
+def _problem(seen: ObservedNode) -> str | None:
+    if seen.state is NodeState.READY:
+        return None
+    return seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
 
 
 def _address_as_json(publication: Publication) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Plans of users: credentials, ACLs and quotas that differ from the resource, and what is refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from quorate_operator.entities.users import (
     NOTHING_STORED,
     RESERVED,
     SECRET_MISSING,
+    SECRET_STALE,
     SECRET_TAKEN,
     AddAcls,
     AlterQuotas,
@@ -27,7 +29,7 @@ from quorate_operator.entities.users import (
     plan_user,
     plan_user_deletion,
 )
-from quorate_operator.handlers.entities.kind_handlers import secret_of_user
+from quorate_operator.handlers.entities.kind_handlers import has_other_login, secret_of_user
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.certificates import certificate_of_user
@@ -103,6 +105,27 @@ def test_another_secret_or_lost_credentials_are_set_again() -> None:
     assert [type(change) for change in plan_user(scram(), lost, KAFKA, stored=STORED).changes] == [
         SetCredentials
     ]
+
+
+def test_a_password_that_was_edited_alone_is_reported() -> None:
+    """It becomes that of the user. Clients that read `sasl.jaas.config` still have the former one."""
+    change = CreateSecret(name="alice", user="alice", mechanism=SCRAM, text="")
+    made = secret_of_user(scram(), change, PASSWORD)["stringData"]
+    assert not has_other_login(scram(), made)
+    assert not has_other_login(scram(), {"password": "another"})
+    edited = made | {"password": "another"}
+    assert has_other_login(scram(), edited)
+    stale = replace(secret("s/2", "another"), has_other_login=True)
+    observed = ObservedUser(secret=stale, mechanisms=frozenset({SCRAM}))
+    (change_of_password,) = plan_user(scram(), observed, KAFKA, stored=STORED).changes
+    assert isinstance(change_of_password, SetCredentials)
+    done = plan_user(scram(), observed, KAFKA, stored=replace(STORED, secret_version="s/2"))
+    (refusal,) = done.refusals
+    assert (done.changes, refusal.code) == ((), SECRET_STALE)
+    assert "another" not in refusal.message.replace("another password", "")
+    assert not plan_user(
+        scram(secretName="alice"), observed, KAFKA, stored=replace(STORED, secret_version="s/2")
+    ).refusals
 
 
 def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:

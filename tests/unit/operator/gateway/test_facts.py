@@ -154,9 +154,16 @@ def test_loads_are_counted_by_broker(metadata) -> None:
     found = loads(metadata.image, {})
     assert found == {
         1: BrokerLoad(replicas=2, leaders=0, unpreferred=1),
-        2: BrokerLoad(replicas=3, leaders=3, fragile=1),
+        2: BrokerLoad(
+            replicas=3,
+            leaders=3,
+            fragile=1,
+            fragile_first=(PartitionId("a", 2),),
+            sole=1,
+            sole_first=(PartitionId("a", 2),),
+        ),
         3: BrokerLoad(replicas=1, lagging=1),
-        9: BrokerLoad(replicas=2, lagging=2),
+        9: BrokerLoad(replicas=2, lagging=2, sole=1, sole_first=(PartitionId("a", 3),)),
     }
     assert list(facts.unpreferred_partitions(metadata.image)) == [PartitionId("a", 0)]
 
@@ -186,6 +193,34 @@ def test_fragile_partitions(
     metadata.topic("a", (replicas, isr))
     counts = facts.count_partitions(metadata.image, min_insync, {})
     assert tuple(sorted(counts.fragile)) == fragile
+
+
+def test_a_partition_without_a_leader_is_awaited_and_not_fragile(metadata) -> None:
+    metadata.topic("a", ((1, 2), (1,)), leader=-1)
+    metadata.topic("b", ((1, 2), ()), leader=-1, eligible_leader_replicas=(2,))
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    assert {broker_id: (load.fragile, load.awaited) for broker_id, load in found.items()} == {
+        1: (0, 1),
+        2: (0, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "sole"),
+    [((1, 2), (), set()), ((1,), (2,), {1}), ((), (2,), {2}), ((), (1, 2), set()), ((), (), {1, 2})],
+)
+def test_what_only_one_broker_has_is_counted(
+    metadata, isr: tuple[int, ...], elr: tuple[int, ...], sole: set[int]
+) -> None:
+    metadata.topic("a", ((1, 2), isr), eligible_leader_replicas=elr)
+    counts = facts.count_partitions(metadata.image, 1, {})
+    assert set(counts.sole) == set(counts.sole_first) == sole
+
+
+def test_some_fragile_partitions_are_named(metadata) -> None:
+    metadata.topic("a", *(((1, 2), (1,)) for _ in range(5)))
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    assert (found[1].fragile, found[1].fragile_first) == (5, tuple(PartitionId("a", n) for n in range(3)))
 
 
 def test_min_insync_replicas_by_level(metadata) -> None:

@@ -65,7 +65,7 @@ class Bench:
             if pool in pools and pool not in self.stopped
         }
 
-    async def stop_pods(self, _grace_ms: int, pools: Collection[str] | None = None) -> None:
+    async def stop_pods(self, pools: Collection[str] | None = None) -> None:
         """Part of the infrastructure."""
         self.stopped |= set(self._pods if pools is None else pools)
 

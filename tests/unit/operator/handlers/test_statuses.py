@@ -33,7 +33,16 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import GrowVolume, Plan, Postponed, Refusal, wait_for
+from quorate_operator.planning.steps import (
+    ROLLOUT_BLOCKED,
+    STARTS_LONG,
+    GrowVolume,
+    Plan,
+    Postponed,
+    Refusal,
+    WaitFor,
+    wait_for,
+)
 from quorate_operator.view.cluster import view_of
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
@@ -265,6 +274,23 @@ def test_a_change_under_way_differs_from_a_stalled_one(
     observed = ObservedCluster(nodes={}, quorum=None)
     status = controller_status(view_of("quorum", desired, observed, given), generation=1, history=None)
     assert _conditions(status, "Reconciling", "Stalled") == [reconciling, stalled]
+
+
+@pytest.mark.parametrize(
+    ("code", "stalled", "degraded"),
+    [
+        (None, ("False", "NothingRefused"), ("False", "Healthy")),
+        (STARTS_LONG, ("False", "NothingRefused"), ("True", "StartTakesLong")),
+        (ROLLOUT_BLOCKED, ("True", "RolloutBlocked"), ("False", "Healthy")),
+    ],
+)
+def test_a_wait_that_is_not_usual_is_in_a_condition(
+    code: str | None, stalled: tuple[str, str], degraded: tuple[str, str]
+) -> None:
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    given = Plan(steps=(WaitFor(reason="a leader"), WaitFor(reason="broker-0 to be in service", code=code)))
+    view = view_of("quorum", desired, ObservedCluster(nodes={}, quorum=None), given)
+    assert _conditions(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
 
 
 def test_a_pause_is_no_fault() -> None:

@@ -111,6 +111,14 @@ def test_a_claim_that_is_being_deleted_is_another_revision() -> None:
             "ImagePullBackOff: no such",
         ),
         ({"terminated": {"exitCode": 3, "message": "error: log.dirs: in use"}}, "log.dirs: in use"),
+        (
+            {"terminated": {"exitCode": 1, "reason": "Error", "message": "{no json\nerror: a\n\tat b"}},
+            "the process ended with status 1, 5 times so far: error: a",
+        ),
+        (
+            {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "INFO all is well"}},
+            "the process ended with status 137 (OOMKilled: it needed more memory than its limit), 5 times so far",
+        ),
         ({"running": {"startedAt": STARTED}}, None),
     ],
 )
@@ -120,11 +128,41 @@ def test_what_keeps_a_node_from_starting_is_told(state: dict[str, Any], problem:
     assert (node.problem is None) if problem is None else (problem in (node.problem or ""))
 
 
+def test_why_a_process_died_is_told_until_the_next_one_is_ready() -> None:
+    pod = _pod(state={"running": {"startedAt": STARTED}})
+    (status,) = pod["status"]["containerStatuses"]
+    status["lastState"] = {"terminated": {"exitCode": 1, "message": "error: no space left\n"}}
+    assert _observed(pod=pod, claim=_claim()).problem == (
+        "the process ended with status 1, 4 times so far: error: no space left"
+    )
+    status["ready"] = True
+    assert _observed(pod=pod, claim=_claim()).problem is None
+
+
+def test_formatting_that_failed_is_told_with_its_error() -> None:
+    ended = {"exitCode": 1, "message": "quorate: error: log.dirs: /var/lib: read-only\n"}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    init = {"name": "format", "ready": False, "state": waiting, "lastState": {"terminated": ended}}
+    pod = _pod(initContainerStatuses=[init])
+    assert _observed(pod=pod, claim=_claim()).problem == (
+        "formatting ended with status 1: error: log.dirs: /var/lib: read-only"
+    )
+
+
 def test_a_pod_without_a_running_container_tells_since_when() -> None:
     waiting = _observed(pod=_pod(state={"waiting": {"reason": "PodInitializing"}}), claim=_claim())
     assert (waiting.started_at_ms, waiting.waiting_since_ms) == (None, STARTED_MS)
     running = _observed(pod=_pod(state={"running": {"startedAt": STARTED}}), claim=_claim())
-    assert (running.started_at_ms, running.waiting_since_ms) == (STARTED_MS, None)
+    assert (running.started_at_ms, running.waiting_since_ms) == (STARTED_MS + 999, None), (
+        "in whole seconds, what the former process fetched in the same second would be of this one"
+    )
+
+
+@pytest.mark.parametrize("started", [None, False, True])
+def test_a_startup_probe_tells_whether_the_ports_have_opened(started: bool | None) -> None:
+    pod = _pod(state={"running": {"startedAt": STARTED}})
+    pod["status"]["containerStatuses"][0] |= {} if started is None else {"started": started}
+    assert _observed(pod=pod, claim=_claim()).has_opened is started
 
 
 def test_an_evicted_pod_has_crashed() -> None:

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 from quorate_operator.models.hosts import TemplateError, fill_host, template_values
 from quorate_operator.models.manifests import load_manifests
-from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role, RolloutPolicy, VolumePolicy
+from quorate_operator.planning.cluster import (
+    FORCE,
+    DesiredCluster,
+    Lifecycle,
+    Role,
+    RolloutPolicy,
+    VolumePolicy,
+)
 from quorate_operator.planning.desired import desired_cluster
 
 VALUES = template_values(cluster="quorum", pool="brokers", node_id=1002, first=1000, namespace="kafka")
@@ -71,6 +78,20 @@ def test_restarts_are_asked_for_by_annotation() -> None:
         3002: "monday",
     }
     assert all("restart" not in node.revision for node in desired().nodes)
+
+
+def test_one_node_is_forced_or_left_out_by_annotation() -> None:
+    asked = (
+        '{quorate.dev/force-restart-3001: monday, quorate.dev/skip-rollout-3002: "true", '
+        'quorate.dev/skip-rollout-3000: "false", quorate.dev/force-restart: all}'
+    )
+    cluster = desired(annotations=asked)
+    assert {node.node_id: node.revision.get(FORCE) for node in cluster.nodes} == {
+        3000: None,
+        3001: "monday",
+        3002: None,
+    }, "there is no way to force a whole pool"
+    assert [node.node_id for node in cluster.nodes if node.skips_rollout] == [3002]
 
 
 def test_rollouts_and_racks() -> None:

@@ -49,6 +49,7 @@ def test_nothing_is_said_while_nobody_knows() -> None:
         (healthy(3, brokers=3).load(2, lagging=3, fragile=1), False),
         (healthy(3, brokers=3).load(2, lagging=3).load(1, fragile=1), True),
         (healthy(3, brokers=3).load(2, fragile=1).node(2, state=NodeState.UNREADY), False),
+        (healthy(3, brokers=3).load(2, awaited=1).node(2, state=NodeState.UNREADY), False),
         (healthy(3, brokers=3).leaderless(), False),
     ],
 )

@@ -1,8 +1,8 @@
 """Pause, hibernation and waking, and machines that do not answer meanwhile."""
 
-from kit.scenarios import Situation, briefly, healthy
+from kit.scenarios import NOW_MS, Situation, briefly, healthy
 from quorate_operator.planning.cluster import Lifecycle, NodeState, RolloutPolicy
-from quorate_operator.planning.steps import StopNode
+from quorate_operator.planning.steps import STARTS_LONG, StopNode
 
 
 def test_a_paused_cluster_is_left_alone() -> None:
@@ -30,13 +30,13 @@ def test_hibernation_stops_brokers_then_standbys_then_the_leader() -> None:
     assert situation.plan().steps == ()
 
 
-def test_a_pools_grace_holds_in_a_hibernation() -> None:
-    situation = hibernating().asking(rollouts={"brokers": RolloutPolicy(grace_ms=3_600_000)})
-
+def test_nodes_have_the_same_grace_in_a_hibernation_as_in_a_roll() -> None:
     def graces(seen: Situation) -> set[tuple[int, int]]:
         stops = [step for step in seen.plan().steps if isinstance(step, StopNode)]
         return {(stop.node_id, stop.grace_ms) for stop in stops if stop.node_id in (0, 3001)}
 
+    assert graces(hibernating()) == {(0, 120_000), (3001, 30_000)}, "as in a roll"
+    situation = hibernating().asking(rollouts={"brokers": RolloutPolicy(grace_ms=3_600_000)})
     assert graces(situation) == {(0, 3_600_000), (3001, 30_000)}
     assert graces(situation.leaderless()) == {(0, 3_000), (3001, 30_000)}, (
         "nobody answers its controlled shutdown"
@@ -61,6 +61,19 @@ def test_waking_starts_everything() -> None:
 def test_what_runs_without_being_desired_sleeps_too() -> None:
     situation = hibernating().asking_controllers(3000, 3001).down(0).down(1)
     assert briefly(situation.due()) == ["StopNode 3001", "StopNode 3002"]
+
+
+def test_a_start_that_takes_long_is_reported() -> None:
+    situation = healthy(3, brokers=2)
+    for minutes, codes in ((14, [None]), (16, [STARTS_LONG])):
+        started_ms = NOW_MS - minutes * 60_000
+        late = situation.node(0, state=NodeState.STARTING, started_at_ms=started_ms)
+        assert [wait.code for wait in late.plan().waits] == codes
+    (wait,) = late.plan().waits
+    assert wait.reason.startswith(
+        "broker-0 to be in service: it has been starting since 1970-01-01 02:30 UTC"
+    )
+    assert wait.node_ids == (0,)
 
 
 def test_a_machine_that_does_not_answer_is_waited_for() -> None:

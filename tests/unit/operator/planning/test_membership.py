@@ -29,6 +29,12 @@ def test_a_new_controller_is_created_started_and_added_when_it_has_caught_up() -
     )
 
 
+def test_an_observer_is_added_by_what_it_fetched_since_its_start() -> None:
+    """The leader remembers for a while that the former process had caught up."""
+    asked = healthy(3).asking_controllers(*range(3000, 3004)).observer(3003)
+    assert asked.node(3003, state=NodeState.STARTING, started_at_ms=NOW_MS - 300).due() == ()
+
+
 def test_one_voter_is_added_at_a_time() -> None:
     both = healthy(3).asking_controllers(*range(3000, 3005)).observer(3003).observer(3004)
     assert briefly(both.due()) == ["AddVoter 3003"]

@@ -4,9 +4,24 @@ from dataclasses import replace
 
 import pytest
 from kit.scenarios import NOW_MS, REVISION, Situation, briefly, healthy
-from quorate_operator.planning.cluster import Address, Implementation, NodeState, Role, RolloutPolicy
-from quorate_operator.planning.rollout import spare_brokers
-from quorate_operator.planning.steps import ElectPreferredLeaders, StartNode, StopNode, WaitFor
+from quorate_operator.placement.cluster import PartitionId
+from quorate_operator.planning.cluster import (
+    FORCE,
+    Address,
+    BrokerLoad,
+    Implementation,
+    NodeState,
+    Role,
+    RolloutPolicy,
+)
+from quorate_operator.planning.restart_obstacles import spare_brokers
+from quorate_operator.planning.steps import (
+    ROLLOUT_BLOCKED,
+    ElectPreferredLeaders,
+    StartNode,
+    StopNode,
+    WaitFor,
+)
 
 
 def stops(situation: Situation) -> list[int]:
@@ -92,6 +107,51 @@ def test_what_is_broken_is_restarted_first_once_it_had_its_time() -> None:
     assert stops(young) == []
 
 
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize("minutes", [1, 2, 20, 600])
+def test_a_broker_that_recovers_its_logs_is_not_restarted(minutes: int) -> None:
+    """A kill starts the recovery again: a process that has not served yet is left alone, however long."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    recovering = due.node(0, state=NodeState.STARTING, started_at_ms=NOW_MS - minutes * MINUTE_MS)
+    assert stops(recovering) == []
+    assert "the restart of broker-0 (config changed): it has been starting since 19" in recovering.waits()
+    closed = recovering.node(0, has_opened=False, problem="the container tracer ended with status 1")
+    assert stops(closed) == [], "a problem of a sidecar"
+
+
+@pytest.mark.parametrize("node_id", [3001, 0])
+def test_a_node_without_a_process_is_restarted_once_it_had_its_time(node_id: int) -> None:
+    """An image that can't be pulled, or no machine for it: a restart loses nothing."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER if node_id == 0 else Role.CONTROLLER)
+    waiting = due.node(node_id, state=NodeState.STARTING, started_at_ms=None, problem="ImagePullBackOff: no")
+    waiting = waiting if node_id == 0 else waiting.voter(node_id, caught_up=False)
+    assert stops(waiting.node(node_id, waiting_since_ms=NOW_MS - 1_000)) == []
+    assert stops(waiting.node(node_id, waiting_since_ms=NOW_MS - 2 * MINUTE_MS)) == [node_id]
+
+
+def test_a_controller_that_waits_for_its_peers_is_restarted_and_one_that_loads_is_not() -> None:
+    due = healthy(3).asking_config().voter(3001, caught_up=False)
+    waiting = due.node(3001, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
+    assert stops(waiting) == stops(waiting.node(3001, has_opened=True)) == [3001]
+    assert stops(waiting.node(3001, has_opened=False)) == []
+
+
+def test_no_controller_stops_while_a_broker_is_on_its_way_back() -> None:
+    """One node at a time, whatever its role; a controller that does not serve may be what the broker needs."""
+    due = healthy(3, brokers=2).asking_config(role=Role.CONTROLLER)
+    starting = due.node(0, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
+    assert stops(due) == [3001]
+    assert stops(starting) == []
+    assert "(config changed): broker-0 is not ready (starting since 1970-01-01 02:44 UTC)" in starting.waits()
+    pending = starting.node(0, started_at_ms=None, waiting_since_ms=NOW_MS)
+    assert stops(pending) == []
+    assert stops(pending.node(0, problem="the process ended with status 1, 7 times so far")) == [3001]
+    assert stops(starting.node(0, unreachable_host=True)) == [3001]
+    assert stops(starting.node(3002, state=NodeState.UNREADY).voter(3002, caught_up=False)) == [3002]
+
+
 @pytest.mark.parametrize(("first", "second"), [(3001, 3002), (0, 1)])
 def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: int) -> None:
     """A broker that is fenced or behind for a moment is not taken away while another is on its way back."""
@@ -101,7 +161,7 @@ def test_what_is_not_ready_waits_for_what_was_just_started(first: int, second: i
             rolling = restarted(rolling, node_id)
     rolling = rolling.node(second, state=NodeState.UNREADY).node(first, state=NodeState.STARTING)
     for since_ms, expected in ((NOW_MS - 1_000, []), (NOW_MS - 61_000, [second])):
-        assert stops(rolling.node(first, started_at_ms=since_ms)) == expected
+        assert stops(rolling.node(first, started_at_ms=since_ms, has_opened=True)) == expected
         assert stops(rolling.node(first, started_at_ms=None, waiting_since_ms=since_ms)) == expected
 
 
@@ -164,7 +224,9 @@ def test_brokers_roll_within_their_budget() -> None:
     situation = healthy(3, brokers=4).asking_config(**BROKERS)  # type: ignore[arg-type]
     starting = restarted(situation, 0).node(0, state=NodeState.STARTING)
     assert stops(starting) == []
-    assert "broker-0 is not ready (starting), and the roll stops until it is" in starting.waits()
+    assert (
+        "broker-0 is not ready (starting since 1970-01-01 02:46 UTC), and the roll stops" in starting.waits()
+    )
     two = starting.asking(rollouts={"brokers": RolloutPolicy(max_unavailable=2)})
     assert stops(two) == [1]
 
@@ -173,7 +235,11 @@ def test_brokers_roll_within_their_budget() -> None:
     ("load", "kafka", "wait"),
     [
         ({"fragile": 3}, {}, "3 partitions would fall below min.insync.replicas without it"),
-        ({}, {"offline_partitions": 2}, "2 partitions have no leader"),
+        (
+            {"fragile": 3, "fragile_first": (PartitionId("orders", 0), PartitionId("orders", 7))},
+            {},
+            "3 partitions (orders-0, orders-7, 1 more) would fall below min.insync.replicas without it",
+        ),
         ({}, {"loads": {}}, "its replicas are not known yet"),
     ],
 )
@@ -190,7 +256,7 @@ def test_a_broker_stays_while_partitions_would_suffer(
     [
         (healthy(3, brokers=3), 1),
         (healthy(3, brokers=3).load(1, fragile=1), 0),
-        (healthy(3, brokers=3).kafka(offline_partitions=1), 0),
+        (healthy(3, brokers=3).kafka(offline_partitions=1).load(1, awaited=1), 1),
         (healthy(3, brokers=3).kafka(loads={}), 0),
         (healthy(3, brokers=3).node(2, state=NodeState.STARTING), 0),
         (healthy(3, brokers=3).down(2), 0),
@@ -202,6 +268,101 @@ def test_a_broker_stays_while_partitions_would_suffer(
 def test_brokers_are_spared_as_in_a_roll(situation: Situation, spare: int) -> None:
     """Draining one machine after another never takes a partition below min.insync.replicas."""
     assert spare_brokers(situation.desired, situation.observed) == spare
+
+
+def test_a_partition_without_a_leader_holds_up_no_broker() -> None:
+    """It can't get worse. The broker that may lead it is restarted, too, if it does not serve."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER).kafka(offline_partitions=1)
+    assert stops(due.load(1, awaited=1)) == [0]
+    assert stops(due.load(1, awaited=1).node(1, state=NodeState.UNREADY)) == [1]
+
+
+def test_a_broker_that_the_operator_does_not_reach_is_judged_by_its_partitions() -> None:
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER).node(1, state=NodeState.UNREADY)
+    assert stops(due) == [1]
+    assert stops(due.load(1, fragile=1)) == []
+
+
+def test_a_broker_that_was_unregistered_is_restarted() -> None:
+    """A broker registers at its start alone. One at a time, and once for each time that it was in service."""
+    lost = healthy(3, brokers=3)
+    for broker_id in (1, 2):
+        lost = lost.unregistered(broker_id).node(broker_id, state=NodeState.UNREADY)
+    lost = lost.kafka(loads={0: BrokerLoad()})
+    (stop,) = lost.due()
+    assert isinstance(stop, StopNode)
+    assert (stop.node_id, stop.reason) == (
+        1,
+        "its registration was removed while it ran, and a start registers it again",
+    )
+    restarted_one = lost.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
+    assert stops(restarted_one) == [], "it starts, and the other one waits for it"
+    back = lost.registered(1, Role.BROKER, endpoints=lost.desired.nodes[4].advertised).load(1)
+    assert stops(back.node(1, state=NodeState.READY)) == [2]
+    assert stops(lost.node(1, started_at_ms=NOW_MS - 1_000)) == [], "a minute between restarts"
+    never_served = lost.node(2, state=NodeState.STARTING).node(1, state=NodeState.STARTING)
+    assert stops(never_served) == []
+    assert stops(lost.leaderless()) == []
+    assert stops(lost.asking_node(1, skips_rollout=True)) == [2]
+
+
+def test_what_only_a_user_can_end_stalls_a_roll() -> None:
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    for broker_id in range(3):
+        due = due.load(broker_id, fragile=1, fragile_first=(PartitionId("orders", broker_id),))
+    wait = due.plan().waits[0]
+    assert wait.code == ROLLOUT_BLOCKED
+    assert "1 partition (orders-0) would fall below min.insync.replicas without it; no node" in wait.reason
+    assert "quorate.dev/force-restart-0 restarts the broker all the same" in wait.reason
+    assert due.node(2, started_at_ms=NOW_MS - 14 * MINUTE_MS).plan().waits[0].code is None, "may catch up"
+    pending = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    pending = restarted(pending, 0).node(
+        0, state=NodeState.STARTING, started_at_ms=None, waiting_since_ms=NOW_MS - 6 * MINUTE_MS
+    )
+    assert [wait.code for wait in pending.plan().waits if wait.code] == []
+    (blocked,) = [wait for wait in pending.node(0, problem="Unschedulable").plan().waits if wait.code]
+    assert 'quorate.dev/skip-rollout-0: "true" has the others restarted' in blocked.reason
+
+
+def forcing(situation: Situation, node_id: int) -> Situation:
+    (node,) = (node for node in situation.desired.nodes if node.node_id == node_id)
+    return situation.asking_node(node_id, revision={**node.revision, FORCE: "now"})
+
+
+def test_a_user_may_insist_on_a_restart() -> None:
+    """Once for each value of the annotation, and never at the cost of the quorum."""
+    fragile = healthy(3, brokers=2).asking_config(role=Role.BROKER).load(0, fragile=1).load(1, fragile=1)
+    forced = forcing(fragile, 1)
+    assert [(step.node_id, step.reason) for step in forced.due()] == [(1, "restart forced; config changed")]
+    assert stops(restarted(forced, 1)) == []
+    recovering = fragile.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS)
+    assert (stops(recovering), stops(forcing(recovering, 1))) == ([], [1])
+    assert stops(forced.node(1, unreachable_host=True)) == []
+    behind = healthy(3).node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
+    assert stops(forcing(behind, 3002)) == []
+    assert stops(forcing(behind, 3001)) == [3001]
+
+
+def test_a_forced_restart_of_a_broker_waits_for_no_roll_of_controllers() -> None:
+    blocked = restarted(healthy(3, brokers=2).asking_config(), 3001).voter(3001, caught_up=False)
+    blocked = blocked.node(3001, state=NodeState.UNREADY)
+    assert stops(blocked) == []
+    assert stops(forcing(blocked, 1)) == [1]
+
+
+def test_a_user_may_leave_a_node_out_of_rolls() -> None:
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    down = due.node(0, state=NodeState.STARTING, started_at_ms=None, waiting_since_ms=NOW_MS)
+    assert stops(down) == []
+    skipped = down.asking_node(0, skips_rollout=True)
+    assert stops(skipped) == [1]
+    assert skipped.refusals() == {
+        "RestartSkipped": "broker-0 is not restarted (config changed), as the annotation "
+        "quorate.dev/skip-rollout-0 of brokers asks"
+    }
+    behind = healthy(5).asking_config().node(3001, state=NodeState.UNREADY).voter(3001, caught_up=False)
+    assert stops(restarted(behind, 3001)) == []
+    assert stops(restarted(behind, 3001).asking_node(3001, skips_rollout=True)) == [3002]
 
 
 def test_a_pool_that_waits_holds_up_no_other() -> None:

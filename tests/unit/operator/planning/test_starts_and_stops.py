@@ -13,7 +13,7 @@ from quorate_operator.planning.cluster import (
     ObservedQuorum,
 )
 from quorate_operator.planning.desired import desired_cluster
-from quorate_operator.planning.lifecycle import GRACE_MS, GRACE_WITHOUT_QUORUM_MS
+from quorate_operator.planning.lifecycle import BROKER_GRACE_MS, GRACE_WITHOUT_QUORUM_MS
 from quorate_operator.planning.liveness import RESTART_BACKOFF_MS_MAX, restart_backoff_ms
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import StartNode, StopNode
@@ -106,7 +106,7 @@ def test_stopping_goes_brokers_standbys_active() -> None:
     assert stopped == [{0, 1}, {3000, 3002}, {3001}]
 
 
-@pytest.mark.parametrize(("quorum", "grace_ms"), [(QUORUM, GRACE_MS), (None, GRACE_WITHOUT_QUORUM_MS)])
+@pytest.mark.parametrize(("quorum", "grace_ms"), [(QUORUM, BROKER_GRACE_MS), (None, GRACE_WITHOUT_QUORUM_MS)])
 def test_brokers_get_time_for_a_leave_only_while_someone_grants_it(
     quorum: ObservedQuorum | None, grace_ms: int
 ) -> None:

@@ -428,13 +428,27 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_address(text)
 
 
+def test_kubelet_lets_a_broker_recover_its_logs_for_a_day(make: Make) -> None:
+    probe = make().pod(0)["spec"]["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 24 * 3600
+
+
 def test_sidecars_come_last_and_have_names_of_their_own(make: Make) -> None:
     """A sidecar takes no place of ours, and probes get other times."""
     template = "sidecars: [{name: logs, image: 'l:1'}], probes: {startup: {failureThreshold: 900}}"
     cluster = make(f"history: {{claimName: archive}}, template: {{{template}}}")
     spec = pod_spec(cluster.context, cluster.node(3000))
     assert [container["name"] for container in spec["containers"]] == ["node", "ship", "logs"]
-    assert spec["containers"][2] == {"name": "logs", "image": "l:1"}
+    assert spec["containers"][2] == {
+        "name": "logs",
+        "image": "l:1",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    made = cluster.pod(3000)["spec"]
+    policies = [
+        container["terminationMessagePolicy"] for container in (*made["initContainers"], *made["containers"])
+    ]
+    assert set(policies) == {"FallbackToLogsOnError"}, "conditions quote why a container died"
     startup = spec["containers"][0]["startupProbe"]
     assert (startup["failureThreshold"], startup["periodSeconds"]) == (900, 1)
     assert startup["httpGet"]["path"] == "/healthz"

@@ -27,7 +27,7 @@ TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
         ("template: {volumes: [{name: a, emptyDir: {}}]}", {"pod"}),
         ("template: {sidecars: [{name: a, image: 'a:1'}]}", {"pod"}),
         ("template: {probes: {liveness: {failureThreshold: 9}}}", {"pod"}),
-        ("template: {probes: {startup: {failureThreshold: 1800}}}", set()),
+        ("template: {probes: {startup: {failureThreshold: 43200}}}", set()),
         ("template: {serviceAccountName: kafka}", {"pod"}),
         ("template: {securityContext: {}}", {"pod"}),
         ("template: {terminationGracePeriodSeconds: 300}", {"pod"}),

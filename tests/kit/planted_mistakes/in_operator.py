@@ -1,0 +1,78 @@
+"""Mistakes in when the operator takes a node out of service."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kit.planted_mistakes.mistake import Mistake
+
+_OPERATOR: Final = "operator/quorate_operator"
+_OBSTACLES: Final = f"{_OPERATOR}/planning/restart_obstacles.py"
+_ROLLS: Final = ("unit/operator/planning/test_rollout.py",)
+
+MISTAKES: Final = (
+    Mistake(
+        name="a start is given up after a minute",
+        file=_OBSTACLES,
+        edits=(("    if not seen.is_starting:\n        return None\n", "    return None\n"),),
+        harm="a broker that recovers its logs is killed by any change, and recovers them again",
+        tests=_ROLLS,
+    ),
+    Mistake(
+        name="controllers roll beside a broker that is coming back",
+        file=_OBSTACLES,
+        edits=(
+            (
+                "    return None if forced else _broker_on_its_way(desired, observed, now_ms)\n",
+                "    return None\n",
+            ),
+        ),
+        harm="two nodes are out of service at once",
+        tests=_ROLLS,
+    ),
+    Mistake(
+        name="partitions without a leader are fragile",
+        file=f"{_OPERATOR}/gateway/facts.py",
+        edits=(("            if not partition.has_leader:\n", "            if partition.leader < -1:\n"),),
+        harm="the only broker that could lead a partition again is never restarted",
+        tests=("unit/operator/gateway/test_facts.py",),
+    ),
+    Mistake(
+        name="a forced restart takes the majority of a quorum",
+        file=_OBSTACLES,
+        edits=(
+            (
+                "    forbidden = view.forbids_stop(node.node_id)\n",
+                "    forbidden = None if forced else view.forbids_stop(node.node_id)\n",
+            ),
+        ),
+        harm="an impatient user stops the quorum",
+        tests=_ROLLS,
+    ),
+    Mistake(
+        name="an unregistered broker is restarted before it has served",
+        file=f"{_OPERATOR}/planning/registrations.py",
+        edits=(("seen.state is not NodeState.UNREADY", "not seen.state.runs"),),
+        harm="a broker that can't register is restarted every minute",
+        tests=_ROLLS,
+    ),
+    Mistake(
+        name="a voter is added by what its former process fetched",
+        file=f"{_OPERATOR}/planning/membership.py",
+        edits=(("not (is_ready and observer.caught_up)", "not observer.caught_up"),),
+        harm="a quorum counts on a voter that does not fetch yet",
+        tests=("unit/operator/planning/test_membership.py",),
+    ),
+    Mistake(
+        name="brokers have the time of controllers to stop",
+        file=f"{_OPERATOR}/planning/lifecycle.py",
+        edits=(
+            (
+                "CONTROLLER_GRACE_MS if role is Role.CONTROLLER else BROKER_GRACE_MS",
+                "CONTROLLER_GRACE_MS",
+            ),
+        ),
+        harm="a broker is killed in its controlled shutdown, and recovers its logs when it starts",
+        tests=("unit/operator/planning/test_lifecycle.py",),
+    ),
+)
