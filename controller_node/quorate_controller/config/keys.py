@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
 
+from quorate_protocol.kafka.config_schema import ConfigValueError, broker_definitions
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.assertions import ALLOWED_FILES
@@ -17,7 +18,6 @@ from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
 from quorate_controller.config.endpoints import Problems, parse_host_port
 from quorate_controller.config.own_keys import RESPONSES_WAIT_FOR, RESPONSES_WAIT_MAX_MS, SNAPSHOT_HANDOVER
 from quorate_controller.config.providers import PROVIDER_PREFIX
-from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
 ConfigValue = str | int | float | bool | tuple[str, ...] | None
 
