@@ -1,6 +1,6 @@
 """The fields that quorums and pools of brokers share: node ids, listeners, configuration, storage, pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
 from typing import Annotated
 
@@ -10,7 +10,6 @@ from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 from quorate_operator.models.base import (
     NODE_ID_MAX,
     Image,
-    KafkaVersion,
     LogLevels,
     Model,
     NodeId,
@@ -18,8 +17,10 @@ from quorate_operator.models.base import (
 )
 from quorate_operator.models.hosts import differs_by_node
 from quorate_operator.models.listeners import BrokerListener, Listener
+from quorate_operator.models.node_configs import CustomConfigKeys, NodeKind, check_properties
 from quorate_operator.models.nodes import Node, NodeIds, first_node_id
 from quorate_operator.models.pod_templates import Metrics, PodTemplate, Rollout
+from quorate_operator.models.releases import ReleaseOfLine
 from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization
 from quorate_operator.models.storage import BrokerStorage, Storage
 
@@ -73,13 +74,22 @@ class PoolSpec(Model):
 
     replicas: int
     node_ids: NodeIds | None
-    version: KafkaVersion = Field(default=DEFAULT_RELEASE, description="The version of Apache Kafka.")
+    version: ReleaseOfLine = Field(
+        default=DEFAULT_RELEASE,
+        description="The release of Apache Kafka: a supported one, or with `image` another of a supported line.",
+    )
     image: Image | None = Field(
         default=None, description="The image of the brokers. Default: the operator's --kafka-image."
     )
     config: Properties = Field(
         default_factory=dict,
-        description="More properties with Kafka's names. On Kubernetes, quote true and 0.5.",
+        description="More properties with Kafka's names, which must be those of `version`. On Kubernetes, quote true "
+        "and 0.5.",
+    )
+    custom_config_keys: CustomConfigKeys = Field(
+        default=(),
+        description="Names in `config` that Kafka does not have, as plug-ins do, or what they begin with: "
+        "client.quota.callback.static.*",
     )
     log_levels: LogLevels = Field(
         default_factory=dict,
@@ -118,6 +128,11 @@ class PoolSpec(Model):
     def claimed_node_ids(self) -> tuple[int, ...]:
         """`all_node_ids`, and those that are to leave: no other pool may have any of these."""
         return tuple(sorted({*self.all_node_ids(), *self.decommission}))
+
+    def check_properties(self, known: Collection[str]) -> None:
+        """Raise ValueError if nodes of this pool, which know these names besides Kafka's, can't have the config."""
+        kind = NodeKind(version=self.version, known=known, custom=self.custom_config_keys)
+        check_properties(self.config, kind)
 
     def check_ids(self, nodes: Sequence[Node], span: int) -> None:
         named = [*self.decommission, *(node.node_id for node in nodes)]

@@ -12,7 +12,6 @@ from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 from quorate_operator.models.base import (
     ClusterId,
-    ControllersVersion,
     Image,
     Metadata,
     MetadataVersion,
@@ -29,6 +28,7 @@ from quorate_operator.models.listeners import (
     ControllerListener,
     ControllerListeners,
 )
+from quorate_operator.models.node_configs import BROKER_KEYS, CONTROLLER_KEYS
 from quorate_operator.models.nodes import BrokerNode, ControllerNode, NodeIds, own_host
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
@@ -47,6 +47,7 @@ from quorate_operator.models.pools import (
     has_ports_by_node,
     node_id_rules,
 )
+from quorate_operator.models.releases import IMAGE_RULE, SupportedRelease, check_release_of_image
 from quorate_operator.models.security import (
     AUTHORIZER_KEYS,
     OAUTHBEARER,
@@ -120,9 +121,9 @@ class KafkaControllerSpec(PoolSpec):
         description="The cluster id, as kafka-storage random-uuid prints one. Default: random. "
         "It can't be changed.",
     )
-    version: ControllersVersion = Field(
+    version: SupportedRelease = Field(
         default=KAFKA_VERSION,
-        description="The version of Apache Kafka.",
+        description="The release of Apache Kafka.",
     )
     image: Image | None = Field(
         default=None,
@@ -192,6 +193,8 @@ class KafkaControllerSpec(PoolSpec):
     @model_validator(mode="after")
     def _nodes_are_of_this_quorum(self) -> Self:
         check_config(self.config, self.listeners, self.authorization)
+        self._check_custom_keys()
+        self.check_properties(CONTROLLER_KEYS)
         self.check_ids(self.nodes, CONTROLLER_IDS)
         self.check_hosts(self.nodes, self.listeners)
         check_template("advertisedHost", self.advertised_host, self.replicas)
@@ -200,6 +203,14 @@ class KafkaControllerSpec(PoolSpec):
         if storage is not None and storage.access_mode == "ReadWriteOnce" and not is_on_one_node:
             raise ValueError(f"history.storage.accessMode: {storage.access_mode!r}: {_ON_ONE_NODE}")
         return self
+
+    def _check_custom_keys(self) -> None:
+        python = [node_id for node_id in self.all_node_ids() if self.implementation_of(node_id) == "python"]
+        if self.custom_config_keys and python:
+            raise ValueError(
+                f"customConfigKeys: {self.custom_config_keys[0]!r}: is for quorums of Java controllers alone, "
+                f"because Quorate's, like {python[0]}, do not start with a property that they do not know"
+            )
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:
         """What runs the controller `node_id`."""
@@ -221,6 +232,7 @@ class KafkaBrokerSpec(PoolSpec):
         json_schema_extra=rules(
             *node_id_rules(BROKER_IDS, unless="!has(self.nodeIds) || "),
             PROTOCOL_IS_FIXED,
+            IMAGE_RULE,
             {
                 "rule": "!has(self.rack) || self.nodes.all(node, !has(node.rack))",
                 "message": "rack: gives each node a rack; remove nodes[].rack, or rack",
@@ -293,6 +305,8 @@ class KafkaBrokerSpec(PoolSpec):
     @model_validator(mode="after")
     def _ids_and_listeners_are_possible(self) -> Self:
         check_config(self.config, self.listeners, None)
+        check_release_of_image(self.version, self.image)
+        self.check_properties(BROKER_KEYS)
         self.check_ids(self.nodes, BROKER_IDS)
         self._check_rack()
         names = [listener.name for listener in self.listeners]

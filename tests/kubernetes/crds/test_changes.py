@@ -224,7 +224,7 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
         {"replicas": 1},
         {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}, "schedule": "@daily"}},
     ),
-    ("KafkaBroker", {}, {"version": "4.3.0", "config": {"num.io.threads": 4, "x": "true"}}),
+    ("KafkaBroker", {}, {"version": "4.3.1", "config": {"num.io.threads": 4, "log.preallocate": "true"}}),
     (
         "KafkaBroker",
         with_tokens(),

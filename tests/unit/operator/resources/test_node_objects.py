@@ -384,7 +384,7 @@ def test_the_wait_for_a_rack_ends(tmp_path: Path, is_known: bool) -> None:
 
 def test_which_image_runs_what(make: Make) -> None:
     """One image for controllers and formatting, Kafka's for the rest."""
-    cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.2.0")
+    cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.3.1")
 
     def images(node_id: int) -> tuple[str, str]:
         spec = cluster.pod(node_id)["spec"]
@@ -392,11 +392,11 @@ def test_which_image_runs_what(make: Make) -> None:
 
     assert images(3000) == ("quorate:9", "own:1")
     assert images(3001) == ("quorate:9", f"apache/kafka:{KAFKA_VERSION}")
-    assert images(0) == ("quorate:9", "apache/kafka:4.2.0")
+    assert images(0) == ("quorate:9", "apache/kafka:4.3.1")
     own = Images(quorate="quorate:9", kafka="registry.example.com/kafka:{version}-jre21")
-    cluster = make("nodes: [{nodeId: 3001, implementation: java}]", "version: 4.2.0", images=own)
+    cluster = make("nodes: [{nodeId: 3001, implementation: java}]", "version: 4.3.1", images=own)
     assert images(3001) == ("quorate:9", f"registry.example.com/kafka:{KAFKA_VERSION}-jre21")
-    assert images(0) == ("quorate:9", "registry.example.com/kafka:4.2.0-jre21")
+    assert images(0) == ("quorate:9", "registry.example.com/kafka:4.3.1-jre21")
 
 
 def test_a_volume_outlives_its_resource(make: Make) -> None:

@@ -17,7 +17,7 @@ TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
     ("brokers", "parts"),
     [
         ("config: {num.io.threads: 4}", {"config"}),
-        ("version: 4.3.0", {"version", "image"}),
+        ("version: 4.3.1", {"version", "image"}),
         ("image: 'registry.example.com/kafka:1'", {"image"}),
         ("template: {resources: {requests: {cpu: 1}}}", {"resources"}),
         ("template: {resources: {limits: {memory: 2Gi}}}", {"resources", "pod"}),
