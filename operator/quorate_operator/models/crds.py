@@ -57,7 +57,18 @@ _OF_ISSUED_USER = {
 
 
 def custom_resource_definitions() -> tuple[dict[str, Any], ...]:
-    """Return all CRDs as manifests: the kinds that clusters consist of, then those of entities in a cluster."""
+    """Return all CRDs as manifests: the kinds that clusters consist of, then those of entities in a cluster.
+
+    No default stands inside a list. The API server would store it, and then each `kubectl apply` of an unchanged file
+    would replace the list, and Argo CD would find a difference. The models have these defaults when they read.
+    """
+    return tuple(
+        _with_spec(definition, _stored(_spec_of(definition))) for definition in documented_definitions()
+    )
+
+
+def documented_definitions() -> tuple[dict[str, Any], ...]:
+    """Return the definitions with all defaults, those of fields in lists too, for the reference."""
     return (*_of_clusters(), *_of_entities())
 
 
@@ -294,6 +305,49 @@ def _without_defaults(schema: Any) -> Any:
         case list():
             return [_without_defaults(part) for part in schema]
     return schema
+
+
+def _spec_of(definition: Mapping[str, Any]) -> dict[str, Any]:
+    (version,) = definition["spec"]["versions"]
+    spec: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return spec
+
+
+def _with_spec(definition: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    (version,) = definition["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    schema = {**schema, "properties": {**schema["properties"], "spec": spec}}
+    versions = [{**version, "schema": {"openAPIV3Schema": schema}}]
+    return {**definition, "spec": {**definition["spec"], "versions": versions}}
+
+
+def _stored(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without defaults inside lists."""
+    result = dict(schema)
+    if "properties" in schema:
+        result["properties"] = {name: _stored(field) for name, field in schema["properties"].items()}
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        result["additionalProperties"] = _stored(schema["additionalProperties"])
+    if "items" in schema:
+        result["items"] = _without_defaults(schema["items"])
+    if "default" in schema:
+        result["default"] = _thinned(schema["default"], schema, is_in_list=False)
+    return result
+
+
+def _thinned(value: Any, schema: Mapping[str, Any], *, is_in_list: bool) -> Any:
+    """Return a default without the parts inside its lists that are defaults themselves."""
+    match value:
+        case dict():
+            fields = schema.get("properties", {})
+            return {
+                name: _thinned(part, fields.get(name, {}), is_in_list=is_in_list)
+                for name, part in value.items()
+                if not (is_in_list and name in fields and fields[name].get("default") == part)
+            }
+        case list():
+            return [_thinned(part, schema.get("items", {}), is_in_list=True) for part in value]
+    return value
 
 
 def _column(name: str, path: str, kind: str, description: str, priority: int = 0) -> dict[str, Any]:

@@ -25,13 +25,17 @@ from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization
 from quorate_operator.models.storage import BrokerStorage, Storage
 
 BROKERS_MAX = 1000
+_HAS_SAME_PROTOCOL = " == ".join(
+    f"(has({spec}.listeners[0].protocol) ? {spec}.listeners[0].protocol : 'PLAINTEXT')"
+    for spec in ("self", "oldSelf")
+)
 PROTOCOL_IS_FIXED = {
-    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol",
+    "rule": _HAS_SAME_PROTOCOL,
     "message": "listeners[0].protocol can't be changed: running brokers talk to each other by it; add a listener, or "
     "create another pool",
 }
 PROTOCOL_OF_CONTROLLERS_IS_FIXED = {
-    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol || self.hibernated && oldSelf.hibernated",
+    "rule": f"{_HAS_SAME_PROTOCOL} || self.hibernated && oldSelf.hibernated",
     "message": "listeners[0].protocol can't be changed while nodes run, which talk to each other by it: set "
     "hibernated to true first, and to false afterwards",
 }
@@ -57,7 +61,7 @@ def node_id_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
         },
         {
             "rule": (
-                "self.nodes.all(node, node.advertisedHosts.all(name, "
+                "self.nodes.all(node, !has(node.advertisedHosts) || node.advertisedHosts.all(name, "
                 "self.listeners.exists(listener, listener.name == name)))"
             ),
             "message": "nodes: advertisedHosts: each key must be the name of one of the listeners",

@@ -249,7 +249,10 @@ class KafkaBrokerSpec(PoolSpec):
                     "replicas is more than 1, so that each node has a host of its own",
                 }
                 for field, unless in (
-                    ("advertisedHost", " || l.exposure.type == 'NodePort'"),
+                    (
+                        "advertisedHost",
+                        " || has(l.exposure) && has(l.exposure.type) && l.exposure.type == 'NodePort'",
+                    ),
                     ("interimHost", ""),
                 )
             ),
