@@ -1,6 +1,6 @@
 """The common parts of every pod and container: restricted pod security, and the pool's template."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.pod_templates import PodTemplate
 from quorate_operator.resources.facts import Context, Object
@@ -45,6 +45,20 @@ def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
     if template.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": secret.name} for secret in template.image_pull_secrets]
     return spec
+
+
+def helper_resources(template: PodTemplate, usual: Mapping[str, Mapping[str, str]]) -> Object:
+    """Return the resources of a container beside the node's.
+
+    For what the template has a request or a limit of, the usual amounts do not hold: they could contradict it.
+    """
+    given = template.helper_resources
+    named = given.requests.keys() | given.limits.keys()
+    kept = {
+        kind: {name: amount for name, amount in amounts.items() if name not in named}
+        for kind, amounts in usual.items()
+    }
+    return {"requests": kept["requests"] | given.requests, "limits": kept["limits"] | given.limits}
 
 
 def container(context: Context, template: PodTemplate, name: str, image: str) -> Object:

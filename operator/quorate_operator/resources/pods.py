@@ -25,7 +25,14 @@ from quorate_operator.resources.configs import (
     secret_files,
     secured_properties,
 )
-from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
+from quorate_operator.resources.containers import (
+    HOME,
+    TMP_MOUNT,
+    container,
+    helper_resources,
+    pod_basics,
+    tmp_volume,
+)
 from quorate_operator.resources.data_volumes import add_further_volumes, pod_volume, volume_mount
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.jmx_metrics import (
@@ -82,7 +89,7 @@ _REQUESTS: Mapping[tuple[Role, Implementation], Mapping[str, str]] = {
     (Role.BROKER, Implementation.JAVA): {"cpu": "250m", "memory": "1536Mi"},
 }
 """The requests of a node's container where the template has none."""
-_FORMAT_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_HELPER_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _HEAP_BYTES_MIN = 64 * 2**20
 
 
@@ -302,15 +309,19 @@ def _quorate_container(context: Context, node: DesiredNode, name: str, arguments
     return _container(context, node, name, context.facts.images.quorate) | {
         "command": ["quorate", *arguments],
         "env": [HOME],
-        "resources": _FORMAT_RESOURCES,
+        "resources": _helper_resources(context, node),
         "volumeMounts": _mounts(context, node),
     }
+
+
+def _helper_resources(context: Context, node: DesiredNode) -> Object:
+    return helper_resources(context.pool(node.pool).spec.template, _HELPER_RESOURCES)
 
 
 def _await_rack_container(context: Context, node: DesiredNode) -> Object:
     return _container(context, node, RACK_CONTAINER, context.facts.images.quorate) | {
         "command": await_rack_command(),
-        "resources": _FORMAT_RESOURCES,
+        "resources": _helper_resources(context, node),
         "volumeMounts": [TMP_MOUNT, *rack_mounts(context, node)],
     }
 
@@ -318,7 +329,7 @@ def _await_rack_container(context: Context, node: DesiredNode) -> Object:
 def _agent_container(context: Context, node: DesiredNode) -> Object:
     return _container(context, node, AGENT_CONTAINER, context.facts.images.quorate) | {
         "command": copy_command(),
-        "resources": _FORMAT_RESOURCES,
+        "resources": _helper_resources(context, node),
         "volumeMounts": [agent_mount()],
     }
 

@@ -185,6 +185,7 @@ def test_what_the_api_server_stores_is_what_the_models_read(api: Api, namespace:
     assert read.metadata.uid == stored["metadata"]["uid"]
     assert read.spec.model_dump(by_alias=True, exclude_none=True, mode="json") == {
         **stored["spec"],
+        "listeners": [{"name": "CONTROLLER", "protocol": "PLAINTEXT"}],
         "storage": {"size": "1000", "onDecommission": "Retain", "onDeletion": "Retain"},
         "config": {"num.io.threads": "3"},
         "nodes": [{"nodeId": 3000, "implementation": "python", "advertisedHosts": {}}],

@@ -440,3 +440,55 @@ def test_sidecars_come_last_and_have_names_of_their_own(make: Make) -> None:
     assert startup["httpGet"]["path"] == "/healthz"
     ours = {FORMAT_CONTAINER, NODE_CONTAINER, RACK_CONTAINER, AGENT_CONTAINER, SHIP_CONTAINER}
     assert ours == set(OWN_CONTAINERS)
+
+
+HELPERS = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", HELPERS),
+        (
+            "limits: {cpu: 200m}",
+            {"requests": {"memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "256Mi"}},
+        ),
+        (
+            "requests: {memory: 1Gi}",
+            {"requests": {"cpu": "50m", "memory": "1Gi"}, "limits": {}},
+        ),
+        (
+            "requests: {cpu: 1, memory: 32Mi}, limits: {cpu: 1, memory: 32Mi, ephemeral-storage: 1Gi}",
+            {
+                "requests": {"cpu": "1", "memory": "32Mi"},
+                "limits": {"cpu": "1", "memory": "32Mi", "ephemeral-storage": "1Gi"},
+            },
+        ),
+    ],
+)
+def test_containers_beside_the_node_have_the_templates_resources(
+    make: Make, given: str, expected: dict[str, Any]
+) -> None:
+    rack = ", rack: {topologyKey: zone}"
+    cluster = make(
+        brokers=f"metrics: {{enabled: true}}, template: {{helperResources: {{{given}}}}}{rack}",
+    )
+    node = cluster.node(0)
+    spec = cluster.pod(0)["spec"]
+    task = task_pod(cluster.context, node, "rebuild", rebuild_quorum_arguments())["spec"]
+    containers = [*spec["initContainers"], *task["containers"]]
+    assert [container["name"] for container in containers] == [
+        "format",
+        "await-rack",
+        "metrics-agent",
+        "task",
+    ]
+    for container in containers:
+        assert container["resources"] == expected
+
+
+def test_resources_of_containers_beside_the_node_restart_nothing(make: Make) -> None:
+    before, after = (
+        make(brokers=f"template: {{helperResources: {{{given}}}}}") for given in ("", "limits: {cpu: 1}")
+    )
+    assert before.node(0).revision == after.node(0).revision
