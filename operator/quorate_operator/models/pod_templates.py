@@ -171,8 +171,8 @@ class PodTemplate(Model):
     )
     security_context: AnyObject | None = Field(
         default=None,
-        description="As in a pod, in place of user and group 1000. With {}, Kubernetes or OpenShift chooses both. "
-        "runAsNonRoot and seccompProfile keep their values unless they are given here.",
+        description="As in a pod, in place of the operator's --user-id. With {}, Kubernetes or OpenShift chooses "
+        "user and group. runAsNonRoot and seccompProfile keep their values unless they are given here.",
     )
     priority_class_name: ResourceName | None = Field(default=None, description="As in a pod.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(

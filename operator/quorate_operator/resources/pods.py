@@ -258,7 +258,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
     """Return the common parts of pods on a node's volume."""
-    return pod_basics(context.pool(node.pool).spec.template, _volumes(context, node))
+    return pod_basics(context, context.pool(node.pool).spec.template, _volumes(context, node))
 
 
 def _volumes(context: Context, node: DesiredNode) -> list[Object]:

@@ -127,7 +127,7 @@ def ingest_cron_job(context: Context, history: History, lifecycle: Lifecycle) ->
 
 def _ingest_pod_spec(context: Context, history: History) -> Object:
     template = context.manifests.controllers.spec.template
-    spec = pod_basics(template, [history_volume(context, history), tmp_volume(_TMP_SIZE)])
+    spec = pod_basics(context, template, [history_volume(context, history), tmp_volume(_TMP_SIZE)])
     spec["restartPolicy"] = "Never"
     if history.storage is not None and history.storage.access_mode == "ReadWriteOnce":
         # Such a volume is attached to one Kubernetes node at a time, and nothing else schedules the pod there.

@@ -492,3 +492,21 @@ def test_resources_of_containers_beside_the_node_restart_nothing(make: Make) -> 
         make(brokers=f"template: {{helperResources: {{{given}}}}}") for given in ("", "limits: {cpu: 1}")
     )
     assert before.node(0).revision == after.node(0).revision
+
+
+@pytest.mark.parametrize("node_id", [3000, 0])
+def test_pods_have_the_operators_user_or_that_of_the_namespace(make: Make, node_id: int) -> None:
+    def contexts(user_id: int | None, template: str = "") -> list[dict[str, Any]]:
+        images = Images(quorate="quorate:9", user_id=user_id)
+        spec = f"template: {{{template}}}"
+        cluster = make(f"history: {{claimName: archive}}, {spec}", spec, images=images)
+        task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())
+        return [pod["spec"]["securityContext"] for pod in (cluster.pod(node_id), task)]
+
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    policy = {"fsGroupChangePolicy": "OnRootMismatch"}
+    assert contexts(None) == [restricted | policy] * 2
+    assert (
+        contexts(70) == [restricted | policy | dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 70)] * 2
+    )
+    assert contexts(None, "securityContext: {fsGroup: 5}") == [restricted | {"fsGroup": 5}] * 2
