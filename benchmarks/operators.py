@@ -121,7 +121,7 @@ def _cluster(number: int) -> dict[str, object]:
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "KafkaController",
         "metadata": {"name": f"quorum-{number}"},
-        "spec": {"hibernated": True},
+        "spec": {"state": "Hibernated"},
     }
 
 
@@ -135,7 +135,7 @@ def _wake(custom: kubernetes.client.CustomObjectsApi, number: int) -> float:
     name = f"quorum-{number}"
     started = time.perf_counter()
     custom.patch_namespaced_custom_object(
-        GROUP, VERSION, NAMESPACE, PLURAL, name, {"spec": {"hibernated": False}}
+        GROUP, VERSION, NAMESPACE, PLURAL, name, {"spec": {"state": "Running"}}
     )
 
     def has_begun() -> bool:

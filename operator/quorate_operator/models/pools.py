@@ -35,9 +35,9 @@ PROTOCOL_IS_FIXED = {
     "create another pool",
 }
 PROTOCOL_OF_CONTROLLERS_IS_FIXED = {
-    "rule": f"{_HAS_SAME_PROTOCOL} || self.hibernated && oldSelf.hibernated",
+    "rule": f"{_HAS_SAME_PROTOCOL} || self.state == 'Hibernated' && oldSelf.state == 'Hibernated'",
     "message": "listeners[0].protocol can't be changed while nodes run, which talk to each other by it: set "
-    "hibernated to true first, and to false afterwards",
+    "state to Hibernated first, and to Running afterwards",
 }
 NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || {0}.contains('{{pod}}')"
 

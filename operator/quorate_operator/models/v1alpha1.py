@@ -66,6 +66,7 @@ BROKER_IDS = 10_000
 """As CONTROLLER_IDS, for a pool of brokers."""
 
 
+State = Literal["Running", "Paused", "Hibernated"]
 _HOSTNAME = "kubernetes.io/hostname"
 _ON_ONE_NODE = (
     "ReadWriteOnce is for controllers on one node: must be ReadWriteMany when replicas is more than 1, unless "
@@ -178,12 +179,10 @@ class KafkaControllerSpec(PoolSpec):
         default=(),
         description="Node ids that leave the quorum and are not used again; other ids take their place.",
     )
-    paused: bool = Field(
-        default=False, description="While true, the cluster is not changed; its status is still updated."
-    )
-    hibernated: bool = Field(
-        default=False,
-        description="While true, every node is stopped, brokers first; volumes and registrations are kept.",
+    state: State = Field(
+        default="Running",
+        description="Running: the nodes are as the manifest says. Paused: the cluster is not changed; its status is "
+        "still updated. Hibernated: every node is stopped, brokers first; volumes and registrations are kept.",
     )
     history: History | None = Field(
         default=None,

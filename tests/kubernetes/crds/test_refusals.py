@@ -197,7 +197,7 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         "spec.template.imagePullPolicy",
         '"Always", "IfNotPresent", "Never"',
     ),
-    ({"paused": "yes"}, 'spec.paused: Invalid value: "string"', "must be of type boolean"),
+    ({"state": "Asleep"}, 'spec.state: Unsupported value: "Asleep"', '"Running", "Paused", "Hibernated"'),
     ({"history": {}}, "spec.history", "must have either storage, for a new volume, or claimName"),
     (
         {"history": {"claimName": "a", "storage": {"size": "1Gi"}}},
