@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 import yaml
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 from benchmarks.quorum import quorate_command
 
@@ -121,7 +122,7 @@ def _cluster(number: int) -> dict[str, object]:
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "KafkaController",
         "metadata": {"name": f"quorum-{number}"},
-        "spec": {"state": "Hibernated"},
+        "spec": {"state": "Hibernated", "version": DEFAULT_RELEASE},
     }
 
 

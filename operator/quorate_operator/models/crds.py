@@ -27,6 +27,8 @@ CRD_BYTES_MAX = 262_144
 NAME_LENGTH_MAX = 52
 """A pod is named `<name>-<node id>`: a host name of at most 63 letters, of which a node id has up to 10."""
 
+_STATUSES = ["True", "False", "Unknown"]
+"""The values of a condition's status, which Kubernetes has settled."""
 _DROPPED = frozenset({"title", "propertyNames", "additionalProperties"})
 _OF_PODS = {"type": "string", "maxLength": NAME_LENGTH_MAX, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
 _OF_TOPIC = {
@@ -183,6 +185,8 @@ def _definition(
     """Return a CRD. `has_pods`: pods are named after the resource, and it has a scale subresource."""
     name = kind.__name__
     spec = structural_schema(kind.model_fields["spec"].annotation)
+    if has_pods:
+        spec = _with_version(spec)
     if kind.model_fields["spec"].is_required():
         spec.pop("default", None)
     schema: dict[str, Any] = {
@@ -195,9 +199,9 @@ def _definition(
             if has_pods
             else {"type": "object"},
             "spec": spec,
-            "status": _without_defaults(structural_schema(status)),
+            "status": _open(_without_defaults(structural_schema(status))),
         },
-        "required": ["spec"],  # a spec that has a default is filled in first
+        "required": ["spec"],
     }
     if validations:
         schema["x-kubernetes-validations"] = [dict(validation) for validation in validations]
@@ -232,6 +236,17 @@ def _definition(
             "versions": [version],
         },
     }
+
+
+def _with_version(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a spec whose `version` is required.
+
+    Other definitions may have another default. An object that is replaced would get it, and Kafka would be upgraded.
+    """
+    fields = dict(spec["properties"])
+    fields["version"] = {key: value for key, value in fields["version"].items() if key != "default"}
+    rest = {key: value for key, value in spec.items() if key != "default"}
+    return {**rest, "properties": fields, "required": sorted({*spec.get("required", ()), "version"})}
 
 
 def structural_schema(model: Any) -> dict[str, Any]:
@@ -304,6 +319,17 @@ def _without_defaults(schema: Any) -> Any:
             return {key: _without_defaults(part) for key, part in schema.items() if key != "default"}
         case list():
             return [_without_defaults(part) for part in schema]
+    return schema
+
+
+def _open(schema: Any) -> Any:
+    """Return the schema of a status without lists of values: a newer operator may write others."""
+    match schema:
+        case dict():
+            kept = {key: _open(part) for key, part in schema.items() if key != "enum"}
+            return kept | ({"enum": schema["enum"]} if schema.get("enum") == _STATUSES else {})
+        case list():
+            return [_open(part) for part in schema]
     return schema
 
 

@@ -80,7 +80,8 @@ class PoolSpec(Model):
     node_ids: NodeIds | None
     version: ReleaseOfLine = Field(
         default=DEFAULT_RELEASE,
-        description="The release of Apache Kafka: a supported one, or with `image` another of a supported line.",
+        description="The release of Apache Kafka: a supported one, or with `image` another of a supported line. In "
+        f"`quorate play`, the default is {DEFAULT_RELEASE}.",
     )
     image: Image | None = Field(
         default=None, description="The image of the brokers. Default: the operator's --kafka-image."

@@ -124,7 +124,7 @@ class KafkaControllerSpec(PoolSpec):
     )
     version: SupportedRelease = Field(
         default=KAFKA_VERSION,
-        description="The release of Apache Kafka.",
+        description=f"The release of Apache Kafka. In `quorate play`, the default is {KAFKA_VERSION}.",
     )
     image: Image | None = Field(
         default=None,

@@ -11,9 +11,7 @@ from quorate_operator.models.manifests import ENTITIES, load_entity, load_object
 
 def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> None:
     """A short manifest is enough, and what is stored is whole."""
-    bare = resource("KafkaController")
-    del bare["spec"]
-    stored = api.create(namespace, bare)
+    stored = api.create(namespace, resource("KafkaController"))
     assert stored.status == 201
     spec = stored.body["spec"]
     assert (spec["replicas"], spec["nodeIds"], spec["quorum"]) == (3, {"first": 3000}, "dynamic")
@@ -91,6 +89,20 @@ def test_a_status_changes_nothing_but_the_status(api: Api, namespace: str) -> No
     changed = api.change(namespace, "KafkaController", "one", {"replicas": 5})
     assert changed.body["metadata"]["generation"] == 2
     assert changed.body["status"] == {"observedGeneration": 1}
+
+
+def test_conditions_of_a_newer_operator_are_stored(api: Api, namespace: str) -> None:
+    assert api.create(namespace, resource("KafkaController")).status == 201
+    condition = {
+        "type": "example.com/Later",
+        "status": "True",
+        "reason": "New",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    reported = api.change_status(namespace, "KafkaController", "one", {"conditions": [condition]})
+    assert reported.status == 200, reported.message
+    assert reported.body["status"]["conditions"] == [condition]
 
 
 def test_columns_tell_how_it_is(api: Api, namespace: str, kubectl: Kubectl) -> None:

@@ -28,6 +28,7 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         'supported values: "dynamic", "static"',
     ),
     ({"metadataVersion": "latest"}, 'spec.metadataVersion: Invalid value: "latest"', "should match"),
+    ({"version": None}, "spec.version: Required value", ""),
     ({"version": "4"}, 'spec.version: Invalid value: "4"', "should match"),
     ({"version": "4.99.0"}, "spec.version", f"must be one of the supported releases {', '.join(RELEASES)}"),
     ({"version": "4.4.9"}, "spec.version", f"must be one of the supported releases {', '.join(RELEASES)}"),

@@ -15,6 +15,7 @@ from kit.operators.operated import (
 )
 from quorate_operator.handlers.selection import SPLIT_CLUSTER
 from quorate_operator.resources.names import FINALIZER
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 LABEL = f"{GROUP}/operator"
@@ -28,7 +29,9 @@ def test_a_label_hands_a_cluster_over(operated: Operated) -> None:
     blue, green = start(operated, "blue"), start(operated, "green")
     operated.create(labels=BLUE)
     operated.create_brokers(labels=BLUE, replicas=0)
-    create(operated, "KafkaController", ASLEEP, GREEN, replicas=1, state="Hibernated")
+    create(
+        operated, "KafkaController", ASLEEP, GREEN, version=DEFAULT_RELEASE, replicas=1, state="Hibernated"
+    )
     create(operated, "KafkaTopic", TOPIC, GREEN, cluster=QUORUM, partitions=1)
     create(operated, "KafkaTopic", "nobodys", {}, cluster=QUORUM, partitions=1)
     operated.wait_settled(*NODES)

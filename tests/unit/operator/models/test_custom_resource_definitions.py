@@ -97,6 +97,23 @@ def test_no_default_is_stored_inside_a_list(definition: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_a_newer_operator_may_write_other_values_into_a_status(definition: dict[str, Any]) -> None:
+    (version,) = definition["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    listed = {path: schema["enum"] for path, schema in walk("status", status) if "enum" in schema}
+    assert listed == {"status.conditions[].status": ["True", "False", "Unknown"]}
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions()[:2], ids=NAMES[:2])
+def test_the_release_of_a_cluster_has_no_default_that_could_change(definition: dict[str, Any]) -> None:
+    (version,) = definition["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert "version" in spec["required"]
+    assert "default" not in spec["properties"]["version"]
+    assert "default" not in spec
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
 def test_rules_say_what_is_allowed(definition: dict[str, Any]) -> None:
     count = 0
     for path, schema in schemas(definition):
