@@ -28,11 +28,11 @@ if seen ~= nil and obj.metadata ~= nil and obj.metadata.generation ~= nil and se
   return health
 end
 
-if (obj.spec ~= nil and (obj.spec.paused == true or obj.spec.hibernated == true))
+if (obj.spec ~= nil and (obj.spec.state == "Paused" or obj.spec.state == "Hibernated"))
     or (obj.metadata ~= nil and obj.metadata.annotations ~= nil
         and obj.metadata.annotations["quorate.dev/pause"] == "true") then
   health.status = "Suspended"
-  health.message = obj.spec ~= nil and obj.spec.hibernated == true and "hibernated" or "paused"
+  health.message = obj.spec ~= nil and obj.spec.state == "Hibernated" and "hibernated" or "paused"
 elseif is("QuorumHealthy", "False") and not is("Progressing", "True") then
   health.status = "Degraded"
   health.message = said("QuorumHealthy")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 import yaml
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 from benchmarks.quorum import quorate_command
 
@@ -121,7 +122,7 @@ def _cluster(number: int) -> dict[str, object]:
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "KafkaController",
         "metadata": {"name": f"quorum-{number}"},
-        "spec": {"hibernated": True},
+        "spec": {"state": "Hibernated", "version": DEFAULT_RELEASE},
     }
 
 
@@ -135,7 +136,7 @@ def _wake(custom: kubernetes.client.CustomObjectsApi, number: int) -> float:
     name = f"quorum-{number}"
     started = time.perf_counter()
     custom.patch_namespaced_custom_object(
-        GROUP, VERSION, NAMESPACE, PLURAL, name, {"spec": {"hibernated": False}}
+        GROUP, VERSION, NAMESPACE, PLURAL, name, {"spec": {"state": "Running"}}
     )
 
     def has_begun() -> bool:

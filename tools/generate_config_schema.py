@@ -20,10 +20,10 @@ from generated import add_check, settle, version_of
 from quorate_protocol.kafka.releases import NEWEST_RELEASE, OLDEST_RELEASE, RELEASES
 
 TOOLS = Path(__file__).resolve().parent
-CONTROL = TOOLS.parent / "controller_node" / "quorate_controller" / "control"
-DEFINITIONS = CONTROL / "config_schema.json"
-DOCUMENTATION = CONTROL / "config_documentation.json"
-PUBLIC = TOOLS.parent / "protocol" / "quorate_protocol" / "kafka" / "public_configs.json"
+DATA = TOOLS.parent / "protocol" / "quorate_protocol" / "kafka"
+DEFINITIONS = DATA / "config_schema.json"
+DOCUMENTATION = DATA / "config_documentation.json"
+PUBLIC = DATA / "public_configs.json"
 """Names of the configs that are not passwords, for the lake, which leaves out all other values."""
 
 SECTIONS = ("topic", "broker", "group", "client_metrics")

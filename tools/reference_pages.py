@@ -15,7 +15,7 @@ from typing import Any
 
 import quorate_admin
 from generated import add_check, settle
-from quorate_operator.models.crds import custom_resource_definitions
+from quorate_operator.models.crds import documented_definitions
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -43,7 +43,7 @@ and blocks.
 
 def custom_resources() -> str:
     """The page of the custom resources."""
-    sections = "\n".join(_resource(definition) for definition in custom_resource_definitions())
+    sections = "\n".join(_resource(definition) for definition in documented_definitions())
     return f"{RESOURCES_HEADER}\n{sections}"
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 PORT_MAX = 65_535
+USER_ID_MAX = 2**31 - 1
 TOKEN_SIZE_BYTES_MAX = 64 * 1024
 _VERSION = "{version}"
 
@@ -97,6 +98,14 @@ LakeImageOption = Annotated[
         envvar="QUORATE_LAKE_IMAGE",
     ),
 ]
+UserIdOption = Annotated[
+    str,
+    option(
+        "ID|none",
+        "The user and group of pods, and the group of their volumes. none: the namespace's range, as on OpenShift.",
+        envvar="QUORATE_USER_ID",
+    ),
+]
 
 # Leader election
 LeaderElectionOption = Annotated[
@@ -166,6 +175,7 @@ def run_command(
     image: ImageOption = None,
     kafka_image: KafkaImageOption = f"apache/kafka:{_VERSION}",
     lake_image: LakeImageOption = None,
+    user_id: UserIdOption = "1000",
     leader_election: LeaderElectionOption = True,
     lease_namespace: LeaseNamespaceOption = "default",
     lease_name: LeaseNameOption = "quorate-operator",
@@ -195,6 +205,7 @@ def run_command(
             quorate=image or f"{PUBLISHED}/quorate:{version_of('quorate')}",
             kafka=_image_of_releases("--kafka-image", kafka_image),
             lake=lake_image or f"{PUBLISHED}/quorate-lake:{version_of('quorate')}",
+            user_id=_user_id(user_id),
         ),
         namespaces=tuple(namespace) if namespace else None,
         lease_namespace=lease_namespace,
@@ -237,6 +248,14 @@ def _image_of_releases(option: str, text: str) -> str:
             f"for instance registry.example.com/kafka:{_VERSION}"
         )
     return text
+
+
+def _user_id(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= USER_ID_MAX):
+        raise typer.BadParameter(f"--user-id: {text!r}: must be a number from 1 to {USER_ID_MAX}, or none")
+    return int(text)
 
 
 def _hosts(names: list[str]) -> list[str]:

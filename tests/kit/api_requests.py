@@ -14,6 +14,7 @@ import yaml
 from kit.local_kubernetes.api_server import ApiServer
 from kit.requirements import missing
 from kit.waiting import eventually
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 CRDS = Path(__file__).parents[2] / "crds"
 CERT_MANAGER = Path(__file__).parent / "local_kubernetes" / "manifests" / "cert-manager-certificates.yaml"
@@ -116,7 +117,10 @@ def api(api_server: ApiServer, kubectl: Kubectl) -> Api:
 
 def resource(kind: str, name: str = "one", spec: Object | None = None) -> Object:
     """A resource with this spec; all but a KafkaController belong to `quorum`."""
-    owner = {"KafkaController": {}, "KafkaBroker": {"controllers": "quorum"}}.get(kind, {"cluster": "quorum"})
+    release = {"version": DEFAULT_RELEASE}
+    owner = {"KafkaController": release, "KafkaBroker": {"controllers": "quorum", **release}}.get(
+        kind, {"cluster": "quorum"}
+    )
     given = {**owner, **(spec or {})}
     return {"apiVersion": "quorate.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": given}
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from quorate_controller.control.config_schema import (
+from quorate_protocol.kafka.config_schema import (
     broker_definitions,
     group_definitions,
     topic_definitions,

@@ -312,8 +312,10 @@ def resume(
     """End a pause."""
     api = _api(ctx)
     controllers = api.cluster(name).controllers
-    if controllers.spec.get("paused"):
-        raise CommandError(f"spec.paused of KafkaController {name} is true; set it to false in the manifest")
+    if controllers.spec.get("state") == "Paused":
+        raise CommandError(
+            f"spec.state of KafkaController {name} is Paused; set it to Running in the manifest"
+        )
     _annotate(api, controllers, {ANNOTATION_PAUSE: None})
 
 

@@ -120,7 +120,7 @@ class Cluster:
     def is_paused(self) -> bool:
         """Whether the cluster is paused, by its spec or by annotation."""
         annotations = self.controllers.resource["metadata"].get("annotations", {})
-        return bool(self.controllers.spec.get("paused")) or annotations.get(ANNOTATION_PAUSE) == "true"
+        return self.controllers.spec.get("state") == "Paused" or annotations.get(ANNOTATION_PAUSE) == "true"
 
     def pool_with(self, node_id: int) -> Pool | None:
         """The pool that has the node, or whose range has the id; or None."""

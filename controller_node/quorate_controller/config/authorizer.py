@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 
+from quorate_protocol.kafka.config_names import ALLOW_EVERYONE, SUPER_USERS
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.config.endpoints import Problems
 from quorate_controller.config.keys import (
-    ALLOW_EVERYONE,
     AUTHORIZER,
     EARLY_START_LISTENERS,
     STANDARD_AUTHORIZER,
-    SUPER_USERS,
     ConfigValue,
 )
 

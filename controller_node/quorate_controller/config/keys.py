@@ -1,50 +1,34 @@
 """The keys of a node's .properties, and their typed values.
 
 Names, types, defaults and ranges of Kafka's keys come from Kafka's own ConfigDef
-(`control/config_schema.json`); keys that begin with `quorate.` are ours.
+(`quorate_protocol/kafka/config_schema.json`); keys that begin with `quorate.` are ours.
 """
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
 from typing import Final
 
+from quorate_protocol.kafka.config_names import HTTP_LISTENER, OWN_KEYS, is_known, may_have_secret, nearest
+from quorate_protocol.kafka.config_schema import ConfigValueError, broker_definitions
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.security.assertions import ALLOWED_FILES
 from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
 
 from quorate_controller.config.endpoints import Problems, parse_host_port
-from quorate_controller.config.own_keys import RESPONSES_WAIT_FOR, RESPONSES_WAIT_MAX_MS, SNAPSHOT_HANDOVER
 from quorate_controller.config.providers import PROVIDER_PREFIX
-from quorate_controller.control.config_schema import ConfigValueError, broker_definitions
 
 ConfigValue = str | int | float | bool | tuple[str, ...] | None
 
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-SUPER_USERS: Final = "super.users"
-ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 EARLY_START_LISTENERS: Final = "early.start.listeners"
-AUTHORIZER_KEYS: Final = frozenset((SUPER_USERS, ALLOW_EVERYONE))
-"""Keys of StandardAuthorizer, which the definitions of Kafka's brokers do not have."""
 LOGIN_KEYS: Final = frozenset((ALLOWED_URLS, ALLOWED_FILES, HEADER_URLENCODE))
 """Keys of OAUTHBEARER, which these do not have either: system properties of Java, and a key of clients."""
 
-HTTP_LISTENER: Final = "quorate.http.listener"
-OWN_KEYS: Final[Mapping[str, str]] = {
-    HTTP_LISTENER: "host:port where /metrics, /healthz and /readyz are served; not set: no HTTP server",
-    RESPONSES_WAIT_FOR: "the brokers that must have a change before its response is sent: none, forwarder or brokers",
-    RESPONSES_WAIT_MAX_MS: "the longest wait of a response for these brokers, in ms",
-    SNAPSHOT_HANDOVER: "whether the active controller hands over before it writes a snapshot",
-}
-_SECRET: Final = re.compile("pass|secret|jaas|key|credential|token", re.IGNORECASE)
-"""A misspelled key with one of these words may have a secret as its value, which no message shows."""
-_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 CREATE_TOPIC_POLICY: Final = "create.topic.policy.class.name"
 ALTER_CONFIG_POLICY: Final = "alter.config.policy.class.name"
 _PYTHON_CLASS: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-_PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.", PROVIDER_PREFIX)
 _REQUIRED: Final = ("process.roles", "node.id", "controller.listener.names")
 
 _MEANINGFUL_PREFIXES: Final = ("controller.quorum.", "metadata.", "quorate.", PROVIDER_PREFIX)
@@ -125,17 +109,13 @@ def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, 
 
 def check_names(properties: Mapping[str, str], problem: Problems) -> None:
     """Report unknown keys, with the nearest known ones."""
-    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS | LOGIN_KEYS
+    further = OWN_KEYS.keys() | LOGIN_KEYS
     for name in properties:
-        in_listener = _LISTENER_PREFIX.fullmatch(name)
-        plain = in_listener[1] if in_listener else name
-        # Java applies sasl keys per mechanism: listener.name.controller.plain.sasl.jaas.config.
-        without_mechanism = plain.partition(".")[2] if in_listener else plain
-        if plain in known or without_mechanism in known or name.startswith(_PLUGIN_PREFIXES):
+        if is_known(name, further):
             continue
-        near = get_close_matches(name, known, n=3, cutoff=0.75)
+        near = nearest(name, further)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; remove it"
-        shown = name if _SECRET.search(name) else f"{name}={properties[name]}"
+        shown = name if may_have_secret(name) else f"{name}={properties[name]}"
         problem(f"{shown}: there is no such key in Kafka {NEWEST_RELEASE}{hint}")
 
 

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from quorate_protocol.kafka.config_names import RESPONSES_WAIT_FOR, RESPONSES_WAIT_MAX_MS, SNAPSHOT_HANDOVER
 from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.config.endpoints import Problems
 
-RESPONSES_WAIT_FOR: Final = "quorate.responses.wait.for"
-RESPONSES_WAIT_MAX_MS: Final = "quorate.responses.wait.max.ms"
-SNAPSHOT_HANDOVER: Final = "quorate.snapshot.handover.enable"
 _LIMIT_MS: Final = 60_000
 
 

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from quorate_protocol import features
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.image.views import MIN_INSYNC_REPLICAS
+from quorate_protocol.kafka.config_schema import (
+    Definition,
+    broker_definitions,
+    topic_definitions,
+)
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, ConfigType
 from quorate_protocol.kafka.generated import alter_configs_request as legacy_request
 from quorate_protocol.kafka.generated import alter_configs_response as legacy_response
@@ -36,11 +41,6 @@ from quorate_controller.control.api import (
     may_exceed_batch,
 )
 from quorate_controller.control.broker_loggers import LoggerManager, is_logger
-from quorate_controller.control.config_schema import (
-    Definition,
-    broker_definitions,
-    topic_definitions,
-)
 from quorate_controller.control.config_validation import (
     validate_broker,
     validate_client_metrics,

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from quorate_protocol.errors import ErrorCode
-
-from quorate_controller.control.api import ControlError, invalid_request
-from quorate_controller.control.config_schema import (
+from quorate_protocol.kafka.config_schema import (
     SPACES,
     ConfigValue,
     Definition,
@@ -19,6 +17,8 @@ from quorate_controller.control.config_schema import (
     security_configs,
     topic_definitions,
 )
+
+from quorate_controller.control.api import ControlError, invalid_request
 from quorate_controller.control.effective_configs import EffectiveConfigs
 from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_controller.control.topic_names import why_invalid

@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from quorate_protocol import features
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.config_schema import (
+    Definition,
+    broker_definitions,
+    client_metrics_definitions,
+    documentation,
+    group_definitions,
+    topic_definitions,
+)
 from quorate_protocol.kafka.enums import (
     AUTHORIZED_OPERATIONS_OMITTED,
     SUPPORTED_OPERATIONS,
@@ -37,14 +45,6 @@ from quorate_protocol.plain_data import dataclass
 
 from quorate_controller.control.api import ControlError, ControlResult, QuorumPort, RequestContext
 from quorate_controller.control.broker_loggers import LoggerManager
-from quorate_controller.control.config_schema import (
-    Definition,
-    broker_definitions,
-    client_metrics_definitions,
-    documentation,
-    group_definitions,
-    topic_definitions,
-)
 from quorate_controller.control.config_validation import LISTENER_CONFIG, AppliedConfigs
 from quorate_controller.control.effective_configs import (
     NOTHING,

@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from quorate_protocol.image.views import MIN_INSYNC_REPLICAS
-from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
-from quorate_protocol.plain_data import dataclass
-
-from quorate_controller.control.config_schema import (
+from quorate_protocol.kafka.config_schema import (
     Definition,
     broker_definitions,
     client_metrics_definitions,
     group_definitions,
     topic_definitions,
 )
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
+from quorate_protocol.plain_data import dataclass
 
 if TYPE_CHECKING:
     from quorate_protocol.image import MetadataImage

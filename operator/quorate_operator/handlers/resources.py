@@ -146,7 +146,7 @@ def is_deleted(body: Object) -> bool:
 
 def is_paused(body: Object) -> bool:
     annotations = body["metadata"].get("annotations") or {}
-    return bool(body["spec"].get("paused")) or annotations.get(ANNOTATION_PAUSE) == "true"
+    return body["spec"].get("state") == "Paused" or annotations.get(ANNOTATION_PAUSE) == "true"
 
 
 def is_older(body: Object, than: Object) -> bool:

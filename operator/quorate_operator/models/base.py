@@ -17,7 +17,6 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
-from quorate_protocol.kafka.releases import NEWEST_RELEASE, release_line, version_key
 
 NODE_ID_MAX = 2**31 - 1
 CONFIG_PROPERTIES_MAX = 500
@@ -134,14 +133,6 @@ def _check_property(key: str) -> str:
     return key
 
 
-def _check_controllers_version(value: str) -> str:
-    if version_key(release_line(value)) > version_key(_NEWEST_LINE):
-        raise ValueError(_TOO_NEW)
-    return value
-
-
-_NEWEST_LINE = release_line(NEWEST_RELEASE)
-_TOO_NEW = f"must be a release up to {_NEWEST_LINE}, which is what these controllers know"
 _INT_OR_TEXT = {"x-kubernetes-int-or-string": True}
 
 ResourceName = Annotated[
@@ -156,21 +147,6 @@ ClusterId = Annotated[
 ]
 MetadataVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+(-IV[0-9]+)?$", max_length=20)]
 KafkaVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", max_length=20)]
-_NUMBERS = "int(self.split('.')[{}])"
-_MAJOR, _MINOR = _NEWEST_LINE.split(".")
-ControllersVersion = Annotated[
-    KafkaVersion,
-    AfterValidator(_check_controllers_version),
-    Field(
-        json_schema_extra=rules(
-            {
-                "rule": f"{_NUMBERS.format(0)} < {_MAJOR} || "
-                f"{_NUMBERS.format(0)} == {_MAJOR} && {_NUMBERS.format(1)} <= {_MINOR}",
-                "message": _TOO_NEW,
-            }
-        )
-    ),
-]
 Image = Annotated[str, StringConstraints(pattern=r"^[^\s]+$", max_length=500)]
 PropertyName = Annotated[str, AfterValidator(_check_property)]
 PropertyValue = Annotated[str, BeforeValidator(_property_text), WithJsonSchema(_INT_OR_TEXT)]
@@ -260,4 +236,4 @@ ANNOTATION_REPLACE = "quorate.dev/delete-pod-and-claim"
 ANNOTATION_RECOVER = "quorate.dev/recover-quorum-from"
 """The node id of the controller from whose disk a lost quorum is to be rebuilt."""
 ANNOTATION_PAUSE = "quorate.dev/pause"
-"""`true`: like spec.paused."""
+"""`true`: like `state: Paused`."""

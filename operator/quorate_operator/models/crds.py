@@ -27,6 +27,8 @@ CRD_BYTES_MAX = 262_144
 NAME_LENGTH_MAX = 52
 """A pod is named `<name>-<node id>`: a host name of at most 63 letters, of which a node id has up to 10."""
 
+_STATUSES = ["True", "False", "Unknown"]
+"""The values of a condition's status, which Kubernetes has settled."""
 _DROPPED = frozenset({"title", "propertyNames", "additionalProperties"})
 _OF_PODS = {"type": "string", "maxLength": NAME_LENGTH_MAX, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
 _OF_TOPIC = {
@@ -57,7 +59,18 @@ _OF_ISSUED_USER = {
 
 
 def custom_resource_definitions() -> tuple[dict[str, Any], ...]:
-    """Return all CRDs as manifests: the kinds that clusters consist of, then those of entities in a cluster."""
+    """Return all CRDs as manifests: the kinds that clusters consist of, then those of entities in a cluster.
+
+    No default stands inside a list. The API server would store it, and then each `kubectl apply` of an unchanged file
+    would replace the list, and Argo CD would find a difference. The models have these defaults when they read.
+    """
+    return tuple(
+        _with_spec(definition, _stored(_spec_of(definition))) for definition in documented_definitions()
+    )
+
+
+def documented_definitions() -> tuple[dict[str, Any], ...]:
+    """Return the definitions with all defaults, those of fields in lists too, for the reference."""
     return (*_of_clusters(), *_of_entities())
 
 
@@ -172,6 +185,8 @@ def _definition(
     """Return a CRD. `has_pods`: pods are named after the resource, and it has a scale subresource."""
     name = kind.__name__
     spec = structural_schema(kind.model_fields["spec"].annotation)
+    if has_pods:
+        spec = _with_version(spec)
     if kind.model_fields["spec"].is_required():
         spec.pop("default", None)
     schema: dict[str, Any] = {
@@ -184,9 +199,9 @@ def _definition(
             if has_pods
             else {"type": "object"},
             "spec": spec,
-            "status": _without_defaults(structural_schema(status)),
+            "status": _open(_without_defaults(structural_schema(status))),
         },
-        "required": ["spec"],  # a spec that has a default is filled in first
+        "required": ["spec"],
     }
     if validations:
         schema["x-kubernetes-validations"] = [dict(validation) for validation in validations]
@@ -221,6 +236,17 @@ def _definition(
             "versions": [version],
         },
     }
+
+
+def _with_version(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a spec whose `version` is required.
+
+    Other definitions may have another default. An object that is replaced would get it, and Kafka would be upgraded.
+    """
+    fields = dict(spec["properties"])
+    fields["version"] = {key: value for key, value in fields["version"].items() if key != "default"}
+    rest = {key: value for key, value in spec.items() if key != "default"}
+    return {**rest, "properties": fields, "required": sorted({*spec.get("required", ()), "version"})}
 
 
 def structural_schema(model: Any) -> dict[str, Any]:
@@ -294,6 +320,60 @@ def _without_defaults(schema: Any) -> Any:
         case list():
             return [_without_defaults(part) for part in schema]
     return schema
+
+
+def _open(schema: Any) -> Any:
+    """Return the schema of a status without lists of values: a newer operator may write others."""
+    match schema:
+        case dict():
+            kept = {key: _open(part) for key, part in schema.items() if key != "enum"}
+            return kept | ({"enum": schema["enum"]} if schema.get("enum") == _STATUSES else {})
+        case list():
+            return [_open(part) for part in schema]
+    return schema
+
+
+def _spec_of(definition: Mapping[str, Any]) -> dict[str, Any]:
+    (version,) = definition["spec"]["versions"]
+    spec: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return spec
+
+
+def _with_spec(definition: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    (version,) = definition["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    schema = {**schema, "properties": {**schema["properties"], "spec": spec}}
+    versions = [{**version, "schema": {"openAPIV3Schema": schema}}]
+    return {**definition, "spec": {**definition["spec"], "versions": versions}}
+
+
+def _stored(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without defaults inside lists."""
+    result = dict(schema)
+    if "properties" in schema:
+        result["properties"] = {name: _stored(field) for name, field in schema["properties"].items()}
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        result["additionalProperties"] = _stored(schema["additionalProperties"])
+    if "items" in schema:
+        result["items"] = _without_defaults(schema["items"])
+    if "default" in schema:
+        result["default"] = _thinned(schema["default"], schema, is_in_list=False)
+    return result
+
+
+def _thinned(value: Any, schema: Mapping[str, Any], *, is_in_list: bool) -> Any:
+    """Return a default without the parts inside its lists that are defaults themselves."""
+    match value:
+        case dict():
+            fields = schema.get("properties", {})
+            return {
+                name: _thinned(part, fields.get(name, {}), is_in_list=is_in_list)
+                for name, part in value.items()
+                if not (is_in_list and name in fields and fields[name].get("default") == part)
+            }
+        case list():
+            return [_thinned(part, schema.get("items", {}), is_in_list=True) for part in value]
+    return value
 
 
 def _column(name: str, path: str, kind: str, description: str, priority: int = 0) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Exposure(Model):
         json_schema_extra=rules(
             *(
                 {
-                    "rule": f"!has(self.{field}) || self.type in {list(types)}",
+                    "rule": f"!has(self.{field}) || has(self.type) && self.type in {list(types)}",
                     "message": f"{field} {_of_type_rule(field)}",
                 }
                 for field, types in _OF_TYPE.items()
@@ -124,9 +124,17 @@ class Exposure(Model):
         return self
 
 
+_HAS_TYPE = "has(self.exposure) && has(self.exposure.type)"
 _SECURED = (
-    {"rule": "(self.protocol in ['SSL', 'SASL_SSL']) == has(self.tls)", "message": f"tls {_TLS_RULE}"},
-    {"rule": "(self.protocol == 'SASL_SSL') == has(self.sasl)", "message": f"sasl {_SASL_RULE}"},
+    # Without defaults, which lists do not store: fields that are left out have the value that the rule allows.
+    {
+        "rule": "(has(self.protocol) && self.protocol in ['SSL', 'SASL_SSL']) == has(self.tls)",
+        "message": f"tls {_TLS_RULE}",
+    },
+    {
+        "rule": "(has(self.protocol) && self.protocol == 'SASL_SSL') == has(self.sasl)",
+        "message": f"sasl {_SASL_RULE}",
+    },
 )
 
 
@@ -180,11 +188,12 @@ class BrokerListener(Listener):
         json_schema_extra=rules(
             *_SECURED,
             {
-                "rule": f"!(self.exposure.type in {list(NAMED)}) || has(self.advertisedHost)",
+                "rule": f"!({_HAS_TYPE} && self.exposure.type in {list(NAMED)}) || has(self.advertisedHost)",
                 "message": f"advertisedHost {_NAMED_RULE}",
             },
             {
-                "rule": f"!(self.exposure.type in {list(BY_HOST)}) || self.protocol != 'PLAINTEXT'",
+                "rule": f"!({_HAS_TYPE} && self.exposure.type in {list(BY_HOST)}) || "
+                "has(self.protocol) && self.protocol != 'PLAINTEXT'",
                 "message": f"protocol {_BY_HOST_RULE}",
             },
         )

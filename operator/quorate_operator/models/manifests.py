@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
 from quorate_operator.models.listeners import Listener
+from quorate_operator.models.node_configs import check_listeners_of
 from quorate_operator.models.nodes import NodeIds, first_node_id
 from quorate_operator.models.object_names import certificate_name
 from quorate_operator.models.pools import check_config
@@ -93,6 +94,7 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
     pools = _with_node_ids(quorum, pools)
     _check_together(quorum, pools, source)
     _check_authorization(quorum, pools, source)
+    _check_listeners_of_properties([quorum, *pools], quorum, source)
     _check_certificates([quorum, *pools], source)
     return Manifests(
         controllers=_with_secret_names(quorum), brokers=tuple(_with_secret_names(pool) for pool in pools)
@@ -167,6 +169,17 @@ def _check_certificates(pools: Sequence[KafkaController | KafkaBroker], source: 
                     f"{source}: {where}.tls.issuerRef: its Certificate {name} would be that of {owner}, too; "
                     "rename the listener"
                 )
+
+
+def _check_listeners_of_properties(
+    pools: Sequence[KafkaController | KafkaBroker], quorum: KafkaController, source: str
+) -> None:
+    for pool in pools:
+        names = {listener.name for listener in (*pool.spec.listeners, *quorum.spec.listeners)}
+        try:
+            check_listeners_of(pool.spec.config, names)
+        except ValueError as error:
+            raise ManifestError(f"{source}: {pool.kind} {pool.metadata.name}: spec.{error}") from None
 
 
 def _check_survivor(quorum: KafkaController, source: str) -> None:

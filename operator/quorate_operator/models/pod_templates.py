@@ -125,6 +125,12 @@ class PodTemplate(Model):
         description="Requests and limits of a node. Default requests, where there is no limit: 100m and 256Mi for "
         "Python controllers, 100m and 1280Mi for Java controllers, 250m and 1536Mi for brokers.",
     )
+    helper_resources: Resources = Field(
+        default_factory=Resources,
+        description="Requests and limits of each other container that Quorate adds: init containers, tasks on the "
+        "volume of a stopped node, the container that ships the history. Quotas of limits.cpu need a limit. Default: "
+        "requests of 50m and 64Mi, 10m and 64Mi where it ships, and limits of 256Mi and 128Mi.",
+    )
     labels: Labels = Field(default_factory=dict, description="Labels besides those that Quorate sets.")
     annotations: Annotations = Field(
         default_factory=dict, description="Annotations besides those that Quorate sets."
@@ -167,8 +173,8 @@ class PodTemplate(Model):
     )
     security_context: AnyObject | None = Field(
         default=None,
-        description="As in a pod, in place of user and group 1000. With {}, Kubernetes or OpenShift chooses both. "
-        "runAsNonRoot and seccompProfile keep their values unless they are given here.",
+        description="As in a pod, in place of the operator's --user-id. With {}, Kubernetes or OpenShift chooses "
+        "user and group. runAsNonRoot and seccompProfile keep their values unless they are given here.",
     )
     priority_class_name: ResourceName | None = Field(default=None, description="As in a pod.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(

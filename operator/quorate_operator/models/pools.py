@@ -1,6 +1,6 @@
 """The fields that quorums and pools of brokers share: node ids, listeners, configuration, storage, pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
 from typing import Annotated
 
@@ -10,7 +10,6 @@ from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 from quorate_operator.models.base import (
     NODE_ID_MAX,
     Image,
-    KafkaVersion,
     LogLevels,
     Model,
     NodeId,
@@ -18,21 +17,27 @@ from quorate_operator.models.base import (
 )
 from quorate_operator.models.hosts import differs_by_node
 from quorate_operator.models.listeners import BrokerListener, Listener
+from quorate_operator.models.node_configs import CustomConfigKeys, NodeKind, check_properties
 from quorate_operator.models.nodes import Node, NodeIds, first_node_id
 from quorate_operator.models.pod_templates import Metrics, PodTemplate, Rollout
+from quorate_operator.models.releases import ReleaseOfLine
 from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization
 from quorate_operator.models.storage import BrokerStorage, Storage
 
 BROKERS_MAX = 1000
+_HAS_SAME_PROTOCOL = " == ".join(
+    f"(has({spec}.listeners[0].protocol) ? {spec}.listeners[0].protocol : 'PLAINTEXT')"
+    for spec in ("self", "oldSelf")
+)
 PROTOCOL_IS_FIXED = {
-    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol",
+    "rule": _HAS_SAME_PROTOCOL,
     "message": "listeners[0].protocol can't be changed: running brokers talk to each other by it; add a listener, or "
     "create another pool",
 }
 PROTOCOL_OF_CONTROLLERS_IS_FIXED = {
-    "rule": "self.listeners[0].protocol == oldSelf.listeners[0].protocol || self.hibernated && oldSelf.hibernated",
+    "rule": f"{_HAS_SAME_PROTOCOL} || self.state == 'Hibernated' && oldSelf.state == 'Hibernated'",
     "message": "listeners[0].protocol can't be changed while nodes run, which talk to each other by it: set "
-    "hibernated to true first, and to false afterwards",
+    "state to Hibernated first, and to Running afterwards",
 }
 NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || {0}.contains('{{pod}}')"
 
@@ -56,7 +61,7 @@ def node_id_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
         },
         {
             "rule": (
-                "self.nodes.all(node, node.advertisedHosts.all(name, "
+                "self.nodes.all(node, !has(node.advertisedHosts) || node.advertisedHosts.all(name, "
                 "self.listeners.exists(listener, listener.name == name)))"
             ),
             "message": "nodes: advertisedHosts: each key must be the name of one of the listeners",
@@ -73,13 +78,23 @@ class PoolSpec(Model):
 
     replicas: int
     node_ids: NodeIds | None
-    version: KafkaVersion = Field(default=DEFAULT_RELEASE, description="The version of Apache Kafka.")
+    version: ReleaseOfLine = Field(
+        default=DEFAULT_RELEASE,
+        description="The release of Apache Kafka: a supported one, or with `image` another of a supported line. In "
+        f"`quorate play`, the default is {DEFAULT_RELEASE}.",
+    )
     image: Image | None = Field(
         default=None, description="The image of the brokers. Default: the operator's --kafka-image."
     )
     config: Properties = Field(
         default_factory=dict,
-        description="More properties with Kafka's names. On Kubernetes, quote true and 0.5.",
+        description="More properties with Kafka's names, which must be those of `version`. On Kubernetes, quote true "
+        "and 0.5.",
+    )
+    custom_config_keys: CustomConfigKeys = Field(
+        default=(),
+        description="Names in `config` that Kafka does not have, as plug-ins do, or what they begin with: "
+        "client.quota.callback.static.*",
     )
     log_levels: LogLevels = Field(
         default_factory=dict,
@@ -118,6 +133,11 @@ class PoolSpec(Model):
     def claimed_node_ids(self) -> tuple[int, ...]:
         """`all_node_ids`, and those that are to leave: no other pool may have any of these."""
         return tuple(sorted({*self.all_node_ids(), *self.decommission}))
+
+    def check_properties(self, known: Collection[str]) -> None:
+        """Raise ValueError if nodes of this pool, which know these names besides Kafka's, can't have the config."""
+        kind = NodeKind(version=self.version, known=known, custom=self.custom_config_keys)
+        check_properties(self.config, kind)
 
     def check_ids(self, nodes: Sequence[Node], span: int) -> None:
         named = [*self.decommission, *(node.node_id for node in nodes)]

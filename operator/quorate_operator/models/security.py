@@ -67,7 +67,7 @@ TOKENS_ALONE_RULE = (
 )
 _ONCE = "each mechanism may appear once"
 _HAS_ISSUER = {
-    "rule": f"('{OAUTHBEARER}' in self.mechanisms) == has(self.oauth)",
+    "rule": f"(has(self.mechanisms) && '{OAUTHBEARER}' in self.mechanisms) == has(self.oauth)",
     "message": f"oauth {_OAUTH_RULE}",
 }
 _EACH_ONCE = {"rule": "self.all(one, self.exists_one(other, other == one))", "message": _ONCE}
@@ -303,7 +303,7 @@ class BrokerSasl(Sasl):
             _HAS_ISSUER,
             *(
                 {
-                    "rule": f"has(self.{field}) == (self.mechanisms != ['{OAUTHBEARER}'])",
+                    "rule": f"has(self.{field}) == (!has(self.mechanisms) || self.mechanisms != ['{OAUTHBEARER}'])",
                     "message": f"{field} {_LOGIN_RULE}",
                 }
                 for field in ("username", "secretName")

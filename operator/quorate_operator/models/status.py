@@ -6,7 +6,7 @@ settled before its first node. Lists are bounded, as objects of the API server a
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from quorate_operator.models.base import AnyObject, ClusterId, Model, NodeId, rules
 from quorate_operator.models.listeners import LISTENERS_MAX, ExposureType
@@ -33,6 +33,12 @@ ConditionType = Literal[
     "UpgradeBlocked",
 ]
 """Reconciling and Stalled are those of kstatus: Flux and others distinguish a change under way from a stalled one."""
+_CONDITION_TYPE = {
+    "type": "string",
+    "maxLength": 316,
+    "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",
+}
+"""As in Kubernetes' own conditions: an operator that is newer than the definitions may write other types."""
 Message = Annotated[str, Field(max_length=MESSAGE_LENGTH_MAX)]
 _CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 _BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}
@@ -49,7 +55,9 @@ class StatusModel(Model):
 class Condition(StatusModel):
     """A condition, as Kubernetes' own resources have them."""
 
-    type: ConditionType = Field(description="The type of the condition.")
+    type: Annotated[ConditionType, WithJsonSchema(_CONDITION_TYPE)] = Field(
+        description="The type of the condition."
+    )
     status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
     observed_generation: int | None = Field(
         default=None, description="The metadata.generation that the condition is based on."

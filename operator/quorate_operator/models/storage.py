@@ -30,6 +30,13 @@ _CLASS_IS_FIXED = (
     "decommission nodes and create a pool of another class"
 )
 _ONLY_GROWS = "size can't be made smaller: volumes only grow"
+
+
+def _size(volume: str) -> str:
+    """Return the CEL expression of a volume's size."""
+    return f"(has({volume}.size) ? string({volume}.size) : '{SIZE_DEFAULT}')"
+
+
 _RULES_OF_ONE: tuple[Mapping[str, str], ...] = (
     {
         "rule": (
@@ -39,7 +46,7 @@ _RULES_OF_ONE: tuple[Mapping[str, str], ...] = (
         "message": _CLASS_IS_FIXED,
     },
     {
-        "rule": "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
+        "rule": f"quantity({_size('self')}).compareTo(quantity({_size('oldSelf')})) >= 0",
         "message": _ONLY_GROWS,
     },
 )
@@ -120,8 +127,7 @@ def _class_of(field: str) -> str:
 
 
 def _size_of(field: str) -> str:
-    single = f"has({field}.size) ? string({field}.size) : '{SIZE_DEFAULT}'"
-    return _of_metadata_volume(field, "string(v.size)", single)
+    return _of_metadata_volume(field, _size("v"), _size(field))
 
 
 _LACKS_METADATA_VOLUME = f"has(self.volumes) && !self.volumes.exists(v, v.id == {METADATA_VOLUME})"

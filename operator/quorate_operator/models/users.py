@@ -121,7 +121,8 @@ class AclResource(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             {
-                "rule": f"self.type != 'Cluster' || self.name == '{CLUSTER_NAME}' && self.pattern == 'Literal'",
+                "rule": f"self.type != 'Cluster' || self.name == '{CLUSTER_NAME}' && "
+                "(!has(self.pattern) || self.pattern == 'Literal')",
                 "message": _OF_CLUSTER,
             }
         )

@@ -12,7 +12,6 @@ from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 from quorate_operator.models.base import (
     ClusterId,
-    ControllersVersion,
     Image,
     Metadata,
     MetadataVersion,
@@ -29,6 +28,7 @@ from quorate_operator.models.listeners import (
     ControllerListener,
     ControllerListeners,
 )
+from quorate_operator.models.node_configs import BROKER_KEYS, CONTROLLER_KEYS
 from quorate_operator.models.nodes import BrokerNode, ControllerNode, NodeIds, own_host
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
@@ -47,6 +47,7 @@ from quorate_operator.models.pools import (
     has_ports_by_node,
     node_id_rules,
 )
+from quorate_operator.models.releases import IMAGE_RULE, SupportedRelease, check_release_of_image
 from quorate_operator.models.security import (
     AUTHORIZER_KEYS,
     OAUTHBEARER,
@@ -65,6 +66,7 @@ BROKER_IDS = 10_000
 """As CONTROLLER_IDS, for a pool of brokers."""
 
 
+State = Literal["Running", "Paused", "Hibernated"]
 _HOSTNAME = "kubernetes.io/hostname"
 _ON_ONE_NODE = (
     "ReadWriteOnce is for controllers on one Kubernetes node: must be ReadWriteMany when replicas is more than 1, "
@@ -120,9 +122,9 @@ class KafkaControllerSpec(PoolSpec):
         description="The cluster id, as kafka-storage random-uuid prints one. Default: random. "
         "It can't be changed.",
     )
-    version: ControllersVersion = Field(
+    version: SupportedRelease = Field(
         default=KAFKA_VERSION,
-        description="The version of Apache Kafka.",
+        description=f"The release of Apache Kafka. In `quorate play`, the default is {KAFKA_VERSION}.",
     )
     image: Image | None = Field(
         default=None,
@@ -177,12 +179,10 @@ class KafkaControllerSpec(PoolSpec):
         default=(),
         description="Node ids that leave the quorum and are not used again; other ids take their place.",
     )
-    paused: bool = Field(
-        default=False, description="While true, the cluster is not changed; its status is still updated."
-    )
-    hibernated: bool = Field(
-        default=False,
-        description="While true, every node is stopped, brokers first; volumes and registrations are kept.",
+    state: State = Field(
+        default="Running",
+        description="Running: the nodes are as the manifest says. Paused: the cluster is not changed; its status is "
+        "still updated. Hibernated: every node is stopped, brokers first; volumes and registrations are kept.",
     )
     history: History | None = Field(
         default=None,
@@ -192,6 +192,8 @@ class KafkaControllerSpec(PoolSpec):
     @model_validator(mode="after")
     def _nodes_are_of_this_quorum(self) -> Self:
         check_config(self.config, self.listeners, self.authorization)
+        self._check_custom_keys()
+        self.check_properties(CONTROLLER_KEYS)
         self.check_ids(self.nodes, CONTROLLER_IDS)
         self.check_hosts(self.nodes, self.listeners)
         check_template("advertisedHost", self.advertised_host, self.replicas)
@@ -200,6 +202,14 @@ class KafkaControllerSpec(PoolSpec):
         if storage is not None and storage.access_mode == "ReadWriteOnce" and not is_on_one_node:
             raise ValueError(f"history.storage.accessMode: {storage.access_mode!r}: {_ON_ONE_NODE}")
         return self
+
+    def _check_custom_keys(self) -> None:
+        python = [node_id for node_id in self.all_node_ids() if self.implementation_of(node_id) == "python"]
+        if self.custom_config_keys and python:
+            raise ValueError(
+                f"customConfigKeys: {self.custom_config_keys[0]!r}: is for quorums of Java controllers alone, "
+                f"because Quorate's, like {python[0]}, do not start with a property that they do not know"
+            )
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:
         """What runs the controller `node_id`."""
@@ -221,6 +231,7 @@ class KafkaBrokerSpec(PoolSpec):
         json_schema_extra=rules(
             *node_id_rules(BROKER_IDS, unless="!has(self.nodeIds) || "),
             PROTOCOL_IS_FIXED,
+            IMAGE_RULE,
             {
                 "rule": "!has(self.rack) || self.nodes.all(node, !has(node.rack))",
                 "message": "rack: gives each node a rack; remove nodes[].rack, or rack",
@@ -237,7 +248,10 @@ class KafkaBrokerSpec(PoolSpec):
                     "replicas is more than 1, so that each node has a host of its own",
                 }
                 for field, unless in (
-                    ("advertisedHost", " || l.exposure.type == 'NodePort'"),
+                    (
+                        "advertisedHost",
+                        " || has(l.exposure) && has(l.exposure.type) && l.exposure.type == 'NodePort'",
+                    ),
                     ("interimHost", ""),
                 )
             ),
@@ -293,6 +307,8 @@ class KafkaBrokerSpec(PoolSpec):
     @model_validator(mode="after")
     def _ids_and_listeners_are_possible(self) -> Self:
         check_config(self.config, self.listeners, None)
+        check_release_of_image(self.version, self.image)
+        self.check_properties(BROKER_KEYS)
         self.check_ids(self.nodes, BROKER_IDS)
         self._check_rack()
         names = [listener.name for listener in self.listeners]

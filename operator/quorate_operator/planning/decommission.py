@@ -96,7 +96,7 @@ def refuse_while_hibernated(desired: DesiredCluster) -> tuple[Refusal, ...]:
         Refusal(
             code="Hibernated",
             message=f"KafkaBroker {pool} is deleted together with its volumes, and can't be drained while the "
-            f"cluster is hibernated: set hibernated of KafkaController {desired.name} to false; "
+            f"cluster is hibernated: set state of KafkaController {desired.name} to Running; "
             f"{_ways_out(desired, pool)}",
             pool=pool,
         )

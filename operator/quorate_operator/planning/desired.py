@@ -162,10 +162,10 @@ def _survivor(annotations: Mapping[str, str]) -> int | None:
 
 
 def _lifecycle(quorum: KafkaController) -> Lifecycle:
-    """Return the lifecycle. A pause wins over a hibernation: a paused cluster is not changed."""
-    if quorum.spec.paused or quorum.metadata.annotations.get(ANNOTATION_PAUSE) == "true":
+    """Return the lifecycle. The annotation wins over a hibernation: a paused cluster is not changed."""
+    if quorum.metadata.annotations.get(ANNOTATION_PAUSE) == "true":
         return Lifecycle.PAUSED
-    return Lifecycle.HIBERNATED if quorum.spec.hibernated else Lifecycle.RUNNING
+    return Lifecycle(quorum.spec.state.lower())
 
 
 def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]) -> RolloutPolicy:

@@ -1,19 +1,11 @@
 """The common parts of every pod and container: restricted pod security, and the pool's template."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.pod_templates import PodTemplate
 from quorate_operator.resources.facts import Context, Object
 
-USER_ID = 1000
-"""The id of the user in the stock image and in Quorate's: the containers of a pod share a volume."""
 _RESTRICTED: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-_USER: Object = {
-    "runAsUser": USER_ID,
-    "runAsGroup": USER_ID,
-    "fsGroup": USER_ID,
-    "fsGroupChangePolicy": "OnRootMismatch",
-}
 TMP_MOUNT: Object = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
 HOME: Object = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
 
@@ -26,13 +18,24 @@ def tmp_volume(size: str) -> Object:
     return {"name": "tmp", "emptyDir": {"sizeLimit": size}}
 
 
-def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
+def _user(user_id: int | None) -> Object:
+    """Return the user and group of a pod, whose containers share a volume. None is for namespaces with ranges."""
+    policy = {"fsGroupChangePolicy": "OnRootMismatch"}
+    return (
+        policy
+        if user_id is None
+        else {"runAsUser": user_id, "runAsGroup": user_id, "fsGroup": user_id} | policy
+    )
+
+
+def pod_basics(context: Context, template: PodTemplate, volumes: Sequence[Object]) -> Object:
     """Return the spec of a pod without its containers."""
     given = template.security_context
+    user = _user(context.facts.images.user_id) if given is None else dict(given)
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": _RESTRICTED | (_USER if given is None else dict(given)),
+        "securityContext": _RESTRICTED | user,
         "volumes": list(volumes),
     }
     if template.node_selector:
@@ -48,6 +51,20 @@ def pod_basics(template: PodTemplate, volumes: Sequence[Object]) -> Object:
     if template.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": secret.name} for secret in template.image_pull_secrets]
     return spec
+
+
+def helper_resources(template: PodTemplate, usual: Mapping[str, Mapping[str, str]]) -> Object:
+    """Return the resources of a container beside the node's.
+
+    For what the template has a request or a limit of, the usual amounts do not hold: they could contradict it.
+    """
+    given = template.helper_resources
+    named = given.requests.keys() | given.limits.keys()
+    kept = {
+        kind: {name: amount for name, amount in amounts.items() if name not in named}
+        for kind, amounts in usual.items()
+    }
+    return {"requests": kept["requests"] | given.requests, "limits": kept["limits"] | given.limits}
 
 
 def container(context: Context, template: PodTemplate, name: str, image: str) -> Object:

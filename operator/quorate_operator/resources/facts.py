@@ -36,6 +36,8 @@ class Images:
     """The image of brokers and Java controllers."""
     lake: str = f"{PUBLISHED}/quorate-lake"
     pull_policy: str | None = None
+    user_id: int | None = 1000
+    """The user and group of pods, which is that of the images; None: Kubernetes or OpenShift chooses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

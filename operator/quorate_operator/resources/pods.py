@@ -31,6 +31,7 @@ from quorate_operator.resources.containers import (
     LAST_WORDS,
     TMP_MOUNT,
     container,
+    helper_resources,
     pod_basics,
     tmp_volume,
 )
@@ -87,7 +88,7 @@ _REQUESTS: Mapping[tuple[Role, Implementation], Mapping[str, str]] = {
     (Role.BROKER, Implementation.JAVA): {"cpu": "250m", "memory": "1536Mi"},
 }
 """The requests of a node's container where the template has none."""
-_FORMAT_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_HELPER_RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _HEAP_BYTES_MIN = 64 * 2**20
 
 
@@ -258,7 +259,7 @@ def pod_spec(context: Context, node: DesiredNode) -> Object:
 
 def _pod_basics(context: Context, node: DesiredNode) -> Object:
     """Return the common parts of pods on a node's volume."""
-    return pod_basics(context.pool(node.pool).spec.template, _volumes(context, node))
+    return pod_basics(context, context.pool(node.pool).spec.template, _volumes(context, node))
 
 
 def _volumes(context: Context, node: DesiredNode) -> list[Object]:
@@ -309,15 +310,19 @@ def _quorate_container(context: Context, node: DesiredNode, name: str, arguments
     return _container(context, node, name, context.facts.images.quorate) | {
         "command": ["quorate", *arguments],
         "env": [HOME],
-        "resources": _FORMAT_RESOURCES,
+        "resources": _helper_resources(context, node),
         "volumeMounts": _mounts(context, node),
     }
+
+
+def _helper_resources(context: Context, node: DesiredNode) -> Object:
+    return helper_resources(context.pool(node.pool).spec.template, _HELPER_RESOURCES)
 
 
 def _await_rack_container(context: Context, node: DesiredNode) -> Object:
     return _container(context, node, RACK_CONTAINER, context.facts.images.quorate) | {
         "command": await_rack_command(),
-        "resources": _FORMAT_RESOURCES,
+        "resources": _helper_resources(context, node),
         "volumeMounts": [TMP_MOUNT, *rack_mounts(context, node)],
     }
 
@@ -325,7 +330,7 @@ def _await_rack_container(context: Context, node: DesiredNode) -> Object:
 def _agent_container(context: Context, node: DesiredNode) -> Object:
     return _container(context, node, AGENT_CONTAINER, context.facts.images.quorate) | {
         "command": copy_command(),
-        "resources": _FORMAT_RESOURCES,
+        "resources": _helper_resources(context, node),
         "volumeMounts": [agent_mount()],
     }
 

@@ -3,7 +3,14 @@
 from quorate_operator.models.history import SHIPPED_DIRECTORY, History
 from quorate_operator.models.object_names import short_name
 from quorate_operator.planning.cluster import Lifecycle, Role
-from quorate_operator.resources.containers import HOME, TMP_MOUNT, container, pod_basics, tmp_volume
+from quorate_operator.resources.containers import (
+    HOME,
+    TMP_MOUNT,
+    container,
+    helper_resources,
+    pod_basics,
+    tmp_volume,
+)
 from quorate_operator.resources.data_volumes import DATA_DIRECTORY, VOLUME_DIRECTORY
 from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.names import (
@@ -56,7 +63,7 @@ def ship_container(context: Context) -> Object:
             *("--log-dir", DATA_DIRECTORY, "--to", f"{MOUNT}/{SHIPPED_DIRECTORY}"),
         ],
         "env": [HOME],
-        "resources": _SHIP_RESOURCES,
+        "resources": helper_resources(template, _SHIP_RESOURCES),
         "volumeMounts": [
             {"name": "data", "mountPath": VOLUME_DIRECTORY, "readOnly": True},
             {"name": VOLUME, "mountPath": MOUNT},
@@ -120,7 +127,7 @@ def ingest_cron_job(context: Context, history: History, lifecycle: Lifecycle) ->
 
 def _ingest_pod_spec(context: Context, history: History) -> Object:
     template = context.manifests.controllers.spec.template
-    spec = pod_basics(template, [history_volume(context, history), tmp_volume(_TMP_SIZE)])
+    spec = pod_basics(context, template, [history_volume(context, history), tmp_volume(_TMP_SIZE)])
     spec["restartPolicy"] = "Never"
     if history.storage is not None and history.storage.access_mode == "ReadWriteOnce":
         # Such a volume is attached to one Kubernetes node at a time, and nothing else schedules the pod there.

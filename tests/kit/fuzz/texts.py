@@ -21,7 +21,12 @@ from quorate.tools.metadata_shell.tree import image_root
 from quorate.tools.reassign_partitions.files import parse_reassignment, parse_topics
 from quorate_admin.config import AdminConfig
 from quorate_admin.errors import ConfigError
-from quorate_controller.control.config_schema import (
+from quorate_controller.control.regular_expressions import is_regular_expression
+from quorate_operator.resources.services import ANNOTATION_PUBLISHED, LABEL_NODE_ID, publications_of
+from quorate_protocol.image import MetadataImage
+from quorate_protocol.image.loading import load_checkpoint
+from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
+from quorate_protocol.kafka.config_schema import (
     ConfigValueError,
     Definition,
     broker_definitions,
@@ -29,11 +34,6 @@ from quorate_controller.control.config_schema import (
     group_definitions,
     topic_definitions,
 )
-from quorate_controller.control.regular_expressions import is_regular_expression
-from quorate_operator.resources.services import ANNOTATION_PUBLISHED, LABEL_NODE_ID, publications_of
-from quorate_protocol.image import MetadataImage
-from quorate_protocol.image.loading import load_checkpoint
-from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.security.jaas import parse_jaas
 from quorate_protocol.security.scram import Challenged, ScramClient, ScramError, check_server

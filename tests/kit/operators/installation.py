@@ -12,6 +12,7 @@ from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.images import BROKER, QUORATE
 from kit.local_kubernetes.kind_cluster import KindCluster
 from kit.waiting import eventually
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 CHART = Path(__file__).parents[3] / "charts" / "quorate"
 RELEASE = "quorate"
@@ -27,6 +28,7 @@ HEAP = "-Xmx128m -XX:TieredStopAtLevel=1"
 
 CONTROLLERS: dict[str, Any] = {
     "replicas": 3,
+    "version": DEFAULT_RELEASE,
     "nodeIds": {"first": 3000},
     "metadataVersion": "4.3",
     "listeners": [{"name": "CONTROLLER", "port": 9093}],
@@ -37,6 +39,7 @@ CONTROLLERS: dict[str, Any] = {
 POOL: dict[str, Any] = {
     "controllers": QUORUM,
     "replicas": 3,
+    "version": DEFAULT_RELEASE,
     "nodeIds": {"first": 0},
     "image": BROKER,
     "listeners": [{"name": "PLAINTEXT", "port": 9092, "protocol": "PLAINTEXT"}],

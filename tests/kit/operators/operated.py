@@ -23,6 +23,7 @@ from kit.waiting import eventually
 from kubernetes.client import ApiException
 from quorate_operator.planning.cluster import Address
 from quorate_operator.runtime.local.forwarders import Forwarder
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 GROUP, VERSION = "quorate.dev", "v1alpha1"
 QUORUM = "quorum"
@@ -178,6 +179,7 @@ class Operated:
             },
             "spec": {
                 "replicas": 3,
+                "version": DEFAULT_RELEASE,
                 "nodeIds": {"first": CONTROLLERS_FIRST},
                 "metadataVersion": "4.3",
                 "advertisedHost": f"{self.network}.1{{offset}}",
@@ -204,6 +206,7 @@ class Operated:
             "spec": {
                 "controllers": QUORUM,
                 "replicas": 1,
+                "version": DEFAULT_RELEASE,
                 "listeners": [self.internal_listener()],
                 "config": SMALL_FILES,
                 "rollout": {"overlap": "1s"},

@@ -84,8 +84,8 @@ LEAVING = {
             resource(Ready="True", seen=1),
             ("Progressing", "the operator has not reconciled the latest change yet"),
         ),
-        (resource({"paused": True}, Ready="True"), ("Suspended", "paused")),
-        (resource({"hibernated": True}, Ready="False"), ("Suspended", "hibernated")),
+        (resource({"state": "Paused"}, Ready="True"), ("Suspended", "paused")),
+        (resource({"state": "Hibernated"}, Ready="False"), ("Suspended", "hibernated")),
         (PAUSED_BY_ANNOTATION, ("Suspended", "paused")),
         (LEAVING, ("Progressing", "it is being deleted")),
         # Topics and users have the conditions of kstatus alone.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kit.api_requests import Api, Kubectl
 from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
 from quorate_operator.models.manifests import ENTITIES, load_entity, load_manifests
@@ -15,6 +16,9 @@ EXAMPLES = ROOT / "examples"
 CLUSTERS = sorted(path for path in EXAMPLES.rglob("*.yaml") if "kind: KafkaController" in path.read_text())
 IN_CLUSTERS = (EXAMPLES / "topics-and-users.yaml", EXAMPLES / "rebalance.yaml")
 MIGRATION = sorted((EXAMPLES / "static-to-dynamic").glob("*.yaml"))
+RESOURCES = sorted(
+    path for path in EXAMPLES.rglob("*.yaml") if "apiVersion: quorate.dev/" in path.read_text()
+)
 APPLY_TIMEOUT_S = 30
 
 
@@ -74,6 +78,27 @@ def test_an_api_server_takes_each_example_and_each_next_one(api_server: ApiServe
         command = [*kubectl, "apply", "--server-side", "--namespace", other, "--validate=strict"]
         ran = subprocess.run([*command, f"--filename={path}"], capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("path", RESOURCES, ids=lambda path: str(path.relative_to(EXAMPLES)))
+@pytest.mark.parametrize("options", [(), ("--server-side",)], ids=["client-side", "server-side"])
+def test_an_example_that_is_applied_again_is_unchanged(
+    api: Api, kubectl: Kubectl, namespace: str, path: Path, options: tuple[str, ...]
+) -> None:
+    """Else Argo CD finds a difference, and each apply stands in the audit log."""
+    assert api.send("GET", "/apis/quorate.dev/v1alpha1").status == 200
+    of_file = (f"--namespace={namespace}", f"--filename={path}")
+
+    def versions() -> str:
+        return kubectl("get", *of_file, "--output=jsonpath={..metadata.resourceVersion}")
+
+    kubectl("apply", *options, *of_file)
+    before = versions()
+    said = kubectl("apply", *options, *of_file).splitlines()
+    assert before
+    assert versions() == before
+    if not options:
+        assert [line for line in said if not line.endswith(" unchanged")] == []
 
 
 def test_the_applications_point_at_what_is_there() -> None:

@@ -78,6 +78,8 @@ def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: 
             {"watchNamespaces": ["kafka"], "rbac": {"secretNamespaces": ["other"]}},
             "rbac/secretNamespaces: other is none of watchNamespaces",
         ),
+        ({"podSecurity": {"userId": 0}}, "podSecurity/userId"),
+        ({"podSecurity": {"userId": "1000"}}, "podSecurity/userId"),
         ({"web": {"tokenSecret": "page-token"}}, "web/tokenSecret"),
         ({"web": {"token": "secret"}}, "token"),
         ({"operator": {"logLevel": "verbose"}}, "operator/logLevel"),
@@ -264,6 +266,34 @@ def test_the_operator_is_told_which_images_run_kafka_and_make_lakes(render: Call
         "registry.example.com/kafka:{version}-jre21",
         f"registry.example.com/quorate-lake@sha256:{'b' * 64}",
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "user_id"),
+    [
+        ({}, 1000),
+        ({"podSecurity": {"userId": 1000660000}}, 1000660000),
+        ({"podSecurity": {"userId": None}}, None),
+    ],
+)
+def test_pods_run_as_one_user_or_as_the_namespace_has_it(
+    render: Callable[..., Any], values: dict[str, Any], user_id: int | None
+) -> None:
+    """OpenShift's restricted-v2 admits users of the range of the namespace only, and fills in the first."""
+    spark = {"lake": {"sparkApplication": {"create": True, "claimName": "history"}}}
+    objects = render({**values, **spark})
+    (deployment,) = of_kind(objects, "Deployment")
+    operator = deployment["spec"]["template"]["spec"]
+    (hook,) = of_kind(objects, "Pod")
+    (application,) = of_kind(objects, "SparkApplication")
+    ids = {} if user_id is None else {"runAsUser": user_id, "runAsGroup": user_id}
+    group = {} if user_id is None else {"fsGroup": user_id}
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert operator["securityContext"] == hook["spec"]["securityContext"] == restricted | ids
+    for pod in ("driver", "executor"):
+        assert application["spec"][pod]["podSecurityContext"] == restricted | ids | group
+    environment = {variable["name"]: variable.get("value") for variable in operator["containers"][0]["env"]}
+    assert environment["QUORATE_USER_ID"] == ("none" if user_id is None else str(user_id))
 
 
 def test_an_application_of_spark_does_what_the_job_does(render: Callable[..., Any]) -> None:

@@ -20,6 +20,7 @@ from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
 from kubernetes.client import ApiException
 from quorate_operator.web.snapshots import ClusterKey
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 PAGE_TOKEN = "a-token-of-the-page"
 TIMEOUT_S = 150  # it looks after the clusters of other tests as well
@@ -298,10 +299,15 @@ def test_the_rights_are_enough_for_a_real_operator(
     def said() -> str:
         return log.read_text()[-3000:]
 
+    release = {"version": DEFAULT_RELEASE}
     with running_operator(prepared, installed, log=log, web=web):
         manifests = [
-            _resource("KafkaController", "quorum", {"replicas": 3, "history": {"storage": {"size": "1Gi"}}}),
-            _resource("KafkaBroker", "brokers", {"controllers": "quorum", "replicas": 1}),
+            _resource(
+                "KafkaController",
+                "quorum",
+                {**release, "replicas": 3, "history": {"storage": {"size": "1Gi"}}},
+            ),
+            _resource("KafkaBroker", "brokers", {**release, "controllers": "quorum", "replicas": 1}),
         ]
         applied(prepared, manifests, "--namespace", installed.clusters)
         for what, objects in objects_of_clusters(api_client, installed.clusters).items():

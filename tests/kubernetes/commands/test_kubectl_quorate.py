@@ -10,6 +10,7 @@ import pytest
 import yaml
 from kit.kubernetes_parts import kubectl_quorate
 from kit.local_kubernetes.api_server import ApiServer
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 CRDS = Path(__file__).parents[3] / "crds"
 API = ("quorate.dev", "v1alpha1")
@@ -40,11 +41,20 @@ def cluster(api_server: ApiServer, api_client: kubernetes.client.ApiClient, name
     waits = [*kubectl, "wait", "--for=condition=Established", "--timeout=30s"]
     subprocess.run([*waits, *(f"--filename={crd}" for crd in crds)], check=True)
     resources: list[dict[str, Any]] = [
-        {"kind": "KafkaController", "metadata": {"name": "quorum"}, "spec": {"replicas": 3}},
+        {
+            "kind": "KafkaController",
+            "metadata": {"name": "quorum"},
+            "spec": {"version": DEFAULT_RELEASE, "replicas": 3},
+        },
         {
             "kind": "KafkaBroker",
             "metadata": {"name": "pool"},
-            "spec": {"controllers": "quorum", "replicas": 2, "nodeIds": {"first": 0}},
+            "spec": {
+                "version": DEFAULT_RELEASE,
+                "controllers": "quorum",
+                "replicas": 2,
+                "nodeIds": {"first": 0},
+            },
         },
     ]
     subprocess.run(

@@ -19,6 +19,7 @@ from quorate_operator.handlers.entities.statuses import EntityResult, entity_sta
 from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 CRDS = Path(__file__).parents[3] / "crds"
 API = ("quorate.dev", "v1alpha1")
@@ -78,7 +79,8 @@ def operator(
     crds = [f"--filename={crd}" for crd in sorted(CRDS.glob("*.yaml"))]
     subprocess.run([*kubectl, "apply", "--server-side", "--force-conflicts", *crds], check=True)
     subprocess.run([*kubectl, "wait", "--for=condition=Established", "--timeout=30s", *crds], check=True)
-    quorum = {"kind": "KafkaController", "metadata": {"name": "quorum"}, "spec": {"replicas": 3}}
+    spec = {"version": DEFAULT_RELEASE, "replicas": 3}
+    quorum = {"kind": "KafkaController", "metadata": {"name": "quorum"}, "spec": spec}
     subprocess.run(
         [*kubectl, "apply", "--namespace", namespace, "--filename", "-"],
         input=yaml.safe_dump({"apiVersion": "/".join(API), **quorum}).encode(),

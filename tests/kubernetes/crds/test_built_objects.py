@@ -179,13 +179,14 @@ def test_applying_again_changes_nothing(api: Api, namespace: str) -> None:
 
 
 def test_what_the_api_server_stores_is_what_the_models_read(api: Api, namespace: str) -> None:
-    full = {"nodes": [{"nodeId": 3000}], "storage": {"size": 1000}, "config": {"a.b": 3}}
+    full = {"nodes": [{"nodeId": 3000}], "storage": {"size": 1000}, "config": {"num.io.threads": 3}}
     stored = api.create(namespace, resource("KafkaController", spec=full)).body
     read = load_object(stored, "stored")
     assert read.metadata.uid == stored["metadata"]["uid"]
     assert read.spec.model_dump(by_alias=True, exclude_none=True, mode="json") == {
         **stored["spec"],
+        "listeners": [{"name": "CONTROLLER", "protocol": "PLAINTEXT"}],
         "storage": {"size": "1000", "onDecommission": "Retain", "onDeletion": "Retain"},
-        "config": {"a.b": "3"},
+        "config": {"num.io.threads": "3"},
         "nodes": [{"nodeId": 3000, "implementation": "python", "advertisedHosts": {}}],
     }

@@ -29,9 +29,9 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
     (
         "KafkaController",
         {},
-        {"listeners": [secured()], "hibernated": True},
+        {"listeners": [secured()], "state": "Hibernated"},
         "listeners[0].protocol can't be changed while nodes run",
-        "set hibernated to true first",
+        "set state to Hibernated first",
     ),
     (
         "KafkaBroker",
@@ -170,7 +170,7 @@ def test_what_can_not_change_is_refused(
 ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
     ("KafkaController", {}, {"clusterId": CLUSTER_ID}),
     ("KafkaController", {"quorum": "static"}, {"quorum": "dynamic"}),
-    ("KafkaController", {"hibernated": True}, {"listeners": [secured()]}),
+    ("KafkaController", {"state": "Hibernated"}, {"listeners": [secured()]}),
     ("KafkaBroker", {}, {"storage": {"volumes": [{"id": 0}, {"id": 1, "className": "fast"}]}}),
     (
         "KafkaBroker",
@@ -224,7 +224,7 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
         {"replicas": 1},
         {"history": {"storage": {"size": "1Gi", "accessMode": "ReadWriteOnce"}, "schedule": "@daily"}},
     ),
-    ("KafkaBroker", {}, {"version": "4.3.0", "config": {"num.io.threads": 4, "x": "true"}}),
+    ("KafkaBroker", {}, {"version": "4.3.1", "config": {"num.io.threads": 4, "log.preallocate": "true"}}),
     (
         "KafkaBroker",
         with_tokens(),

@@ -2,20 +2,20 @@
 
 import json
 
+import pytest
 import yaml
 from kit.affinity import EVERY_FIELD
-from kit.api_requests import APPLY, Api, Kubectl, path_of, resource
+from kit.api_requests import APPLY, Api, Kubectl, Object, path_of, resource, secured
+from quorate_operator.models.manifests import ENTITIES, load_entity, load_object
 
 
 def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> None:
     """A short manifest is enough, and what is stored is whole."""
-    bare = resource("KafkaController")
-    del bare["spec"]
-    stored = api.create(namespace, bare)
+    stored = api.create(namespace, resource("KafkaController"))
     assert stored.status == 201
     spec = stored.body["spec"]
     assert (spec["replicas"], spec["nodeIds"], spec["quorum"]) == (3, {"first": 3000}, "dynamic")
-    assert spec["listeners"] == [{"name": "CONTROLLER", "protocol": "PLAINTEXT"}]
+    assert spec["listeners"] == [{"name": "CONTROLLER"}]
     assert spec["storage"] == {"size": "10Gi", "onDecommission": "Retain", "onDeletion": "Retain"}
     assert spec["rollout"] == {"overlap": "10m", "maxUnavailable": 1, "windows": []}
     pool = api.create(namespace, resource("KafkaBroker", spec={"storage": {"className": "fast"}}))
@@ -25,8 +25,41 @@ def test_the_smallest_resource_gets_the_defaults(api: Api, namespace: str) -> No
         "onDecommission": "Retain",
         "onDeletion": "Retain",
     }
-    (listener,) = pool.body["spec"]["listeners"]
-    assert listener["exposure"] == {"type": "Internal", "annotations": {}}
+    assert pool.body["spec"]["listeners"] == [{"name": "PLAINTEXT"}]
+
+
+SMALLEST_ITEMS: dict[str, Object] = {
+    "KafkaController": {
+        "listeners": [secured()],
+        "nodes": [{"nodeId": 3000}],
+        "rollout": {"windows": [{"start": "22:00", "duration": "1h"}]},
+    },
+    "KafkaBroker": {
+        "listeners": [{"name": "A"}, {**secured(), "name": "B"}, {"name": "C", "exposure": {}}],
+        "nodes": [{"nodeId": 1}],
+        "storage": {"volumes": [{"id": 0}]},
+    },
+    "KafkaUser": {
+        "acls": [{"resource": {"type": "Cluster", "name": "kafka-cluster"}, "operations": ["Alter"]}]
+    },
+}
+
+
+@pytest.mark.parametrize("kind", SMALLEST_ITEMS)
+def test_items_of_lists_are_stored_as_they_were_written(api: Api, namespace: str, kind: str) -> None:
+    """The rules hold without the defaults, and for a change too."""
+    spec = SMALLEST_ITEMS[kind]
+    created = api.create(namespace, resource(kind, spec=spec))
+    assert created.status == 201, created.message
+    changed = api.change(namespace, kind, "one", spec)
+    assert changed.status == 200, changed.message
+    assert {name: changed.body["spec"][name] for name in spec if name not in ("rollout", "storage")} == {
+        name: value for name, value in spec.items() if name not in ("rollout", "storage")
+    }
+    for field, items in (("rollout", "windows"), ("storage", "volumes")):
+        if field in spec:
+            assert changed.body["spec"][field][items] == spec[field][items]
+    (load_entity if kind in ENTITIES else load_object)(changed.body, "here")
 
 
 def test_an_affinity_is_stored_as_it_was_written(api: Api, namespace: str) -> None:
@@ -56,6 +89,20 @@ def test_a_status_changes_nothing_but_the_status(api: Api, namespace: str) -> No
     changed = api.change(namespace, "KafkaController", "one", {"replicas": 5})
     assert changed.body["metadata"]["generation"] == 2
     assert changed.body["status"] == {"observedGeneration": 1}
+
+
+def test_conditions_of_a_newer_operator_are_stored(api: Api, namespace: str) -> None:
+    assert api.create(namespace, resource("KafkaController")).status == 201
+    condition = {
+        "type": "example.com/Later",
+        "status": "True",
+        "reason": "New",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    reported = api.change_status(namespace, "KafkaController", "one", {"conditions": [condition]})
+    assert reported.status == 200, reported.message
+    assert reported.body["status"]["conditions"] == [condition]
 
 
 def test_columns_tell_how_it_is(api: Api, namespace: str, kubectl: Kubectl) -> None:

@@ -122,12 +122,12 @@ def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
     operated.start_operator()
     operated.wait_settled(FIRST, SECOND, THIRD)
     voters, cluster_id = operated.voters(), operated.status()["clusterId"]
-    operated.patch(hibernated=True)
+    operated.patch(state="Hibernated")
     operated.wait(lambda: not operated.pods(), "no pod to be left")
     operated.wait(
         lambda: operated.condition("Ready").get("reason") == "Hibernated", "the condition to say so"
     )
-    operated.patch(hibernated=False)
+    operated.patch(state="Running")
     operated.wait_settled(FIRST, SECOND, THIRD)
     operated.annotate(pause="true")
     operated.patch(replicas=4)
@@ -148,7 +148,7 @@ def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
 
 
 def test_manifests_that_contradict_each_other_are_told(operated: Operated) -> None:
-    operated.create(hibernated=True)
+    operated.create(state="Hibernated")
     operated.start_operator()
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to be seen")
     operated.create_brokers(nodeIds={"first": CONTROLLERS_FIRST})

@@ -70,12 +70,12 @@ def test_killed_while_a_cluster_goes_to_sleep_and_wakes(operated: Operated) -> N
     operated.wait_settled(FIRST, SECOND, THIRD)
     operated.operators[-1].kill()
     awake = final_state(operated)
-    operated.patch(hibernated=True)
+    operated.patch(state="Hibernated")
     kill_after_each_step(
         operated,
         lambda: not operated.pods() and operated.condition("Ready").get("reason") == "Hibernated",
     )
-    operated.patch(hibernated=False)
+    operated.patch(state="Running")
     kill_after_each_step(operated, lambda: operated.settled(FIRST, SECOND, THIRD))
     assert final_state(operated) == awake
 
@@ -105,12 +105,12 @@ def test_another_replica_takes_over(operated: Operated) -> None:
     eventually(lambda: "ready" in first.events(), STEP_TIMEOUT_S, "the first to lead", first.events)
     second = operated.start_operator("--identity=second", "--lease-duration=10")
     eventually(lambda: _gauge(second, "quorate_leader") == 0, STEP_TIMEOUT_S, "the second to be up")
-    operated.create(hibernated=True)
+    operated.create(state="Hibernated")
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the first to reconcile")
     assert _gauge(first, "quorate_leader") == 1
     assert not any("leads" in event for event in second.events())
     first.kill()
-    operated.patch(hibernated=False)
+    operated.patch(state="Running")
     operated.wait_settled(FIRST, SECOND, THIRD)
     assert any("leads" in event for event in second.events())
     assert second.terminate() == 0

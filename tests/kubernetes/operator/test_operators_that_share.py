@@ -15,6 +15,7 @@ from kit.operators.operated import (
 )
 from quorate_operator.handlers.selection import SPLIT_CLUSTER
 from quorate_operator.resources.names import FINALIZER
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 LABEL = f"{GROUP}/operator"
@@ -28,7 +29,9 @@ def test_a_label_hands_a_cluster_over(operated: Operated) -> None:
     blue, green = start(operated, "blue"), start(operated, "green")
     operated.create(labels=BLUE)
     operated.create_brokers(labels=BLUE, replicas=0)
-    create(operated, "KafkaController", ASLEEP, GREEN, replicas=1, hibernated=True)
+    create(
+        operated, "KafkaController", ASLEEP, GREEN, version=DEFAULT_RELEASE, replicas=1, state="Hibernated"
+    )
     create(operated, "KafkaTopic", TOPIC, GREEN, cluster=QUORUM, partitions=1)
     create(operated, "KafkaTopic", "nobodys", {}, cluster=QUORUM, partitions=1)
     operated.wait_settled(*NODES)
@@ -50,7 +53,7 @@ def test_a_label_hands_a_cluster_over(operated: Operated) -> None:
     operated.wait(lambda: reason(operated, "kafkatopics", TOPIC) == "NoBroker", "the topic to be looked at")
     assert (operated.pod_uids(), operated.claims(), lasting(operated)) == before
 
-    operated.patch(hibernated=True)
+    operated.patch(state="Hibernated")
     operated.wait(lambda: not operated.pods(), "green to stop all controllers")
     operated.delete_brokers()
     operated.delete()

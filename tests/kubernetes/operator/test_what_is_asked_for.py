@@ -19,7 +19,7 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
         lambda: f"spec.controllers: '{QUORUM}'" in operated.brokers_condition("Ready").get("message", ""),
         "the pool to say that there is no such KafkaController",
     )
-    operated.create(hibernated=True)
+    operated.create(state="Hibernated")
     operated.wait(lambda: _reason(operated, BROKERS) == "Hibernated", "the pool to be looked at")
 
     operated.create_brokers(OTHERS, nodeIds={"first": 5})
@@ -72,7 +72,7 @@ def test_a_refused_pool_is_beside_a_quorum_that_serves(operated: Operated) -> No
 
 def test_pools_that_name_no_node_ids_get_some_of_their_own(operated: Operated) -> None:
     """A second pool works as the first does, and a pool that comes back has its ids."""
-    operated.create(hibernated=True)
+    operated.create(state="Hibernated")
     operated.start_operator()
     for pool, first in ((BROKERS, 0), (OTHERS, 1000)):
         operated.create_brokers(pool)
@@ -137,7 +137,7 @@ def _has_other_pod(operated: Operated, name: str, uid: str) -> bool:
 def test_names_that_belong_to_somebody_else(operated: Operated) -> None:
     body = {"metadata": {"name": QUORUM}, "spec": {"ports": [{"port": 80}]}}
     operated.core.create_namespaced_service(operated.namespace, body)
-    operated.create(hibernated=True)
+    operated.create(state="Hibernated")
     operated.start_operator()
     fault = f"Service {QUORUM}"
     operated.wait(
@@ -160,7 +160,7 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
     operated.create(replicas=1)
     operated.start_operator()
     operated.wait_settled(NODES[0])
-    operated.patch(paused=True)
+    operated.patch(state="Paused")
     operated.annotate(pause="true")
     operated.wait(
         lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be reported"
@@ -172,7 +172,7 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
     operated.wait(
         lambda: operated.status()["observedGeneration"] == _quorum_generation(operated), "it to be seen"
     )
-    operated.patch(paused=False)
+    operated.patch(state="Running")
     operated.wait(
         lambda: operated.status()["observedGeneration"] == _quorum_generation(operated), "it to be seen"
     )
@@ -192,7 +192,7 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
 
 
 def test_only_the_operators_own_namespace_reaches_controllers(operated: Operated) -> None:
-    operated.create(hibernated=True)
+    operated.create(state="Hibernated")
     operated.start_operator("--no-leader-election", POD_NAMESPACE="quorate-system")
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to be seen")
     policies = kubernetes.client.NetworkingV1Api(operated.core.api_client)

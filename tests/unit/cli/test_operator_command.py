@@ -46,6 +46,18 @@ def test_the_operator_gets_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ran.exit_code == 0, ran.output
     (images,) = reported
     assert (images.quorate, images.kafka, images.lake) == tuple(variables.values())
+    assert images.user_id == 1000
+    ran = CliRunner().invoke(app, ["operator", "run"], env={"QUORATE_USER_ID": "none"}, prog_name="quorate")
+    assert ran.exit_code == 0, ran.output
+    assert reported[-1].user_id is None
+
+
+@pytest.mark.parametrize("text", ["0", "root", "-1", "2147483648", ""])
+def test_what_is_no_user_id_is_refused(text: str) -> None:
+    ran = CliRunner().invoke(app, ["operator", "run", f"--user-id={text}"], prog_name="quorate")
+    reported = " ".join(ran.stderr.replace("\u2502", " ").split())
+    assert ran.exit_code == 2
+    assert f"--user-id: {text!r}: must be a number from 1 to 2147483647, or none" in reported
 
 
 def test_the_operator_gets_its_scope(monkeypatch: pytest.MonkeyPatch) -> None:

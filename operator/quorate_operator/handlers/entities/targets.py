@@ -131,7 +131,7 @@ class Targets:
             return Target(
                 failure=Failure(code="ClusterMissing", message=message, is_retried=False), is_gone=True
             )
-        if quorum["spec"].get("hibernated"):
+        if quorum["spec"].get("state") == "Hibernated":
             return Target(
                 failure=Failure(code="Hibernated", message="the cluster is hibernated", is_retried=True)
             )

@@ -82,7 +82,7 @@ def test_a_cluster_is_reported_in_full() -> None:
 
 def test_the_list_has_a_line_for_each_cluster() -> None:
     """A quorum that no operator has seen, and one that is paused, look different."""
-    paused = _controllers(HEALTHY, paused=True)
+    paused = _controllers(HEALTHY, state="Paused")
     new = _controllers()
     new["metadata"] = {"name": "another", "namespace": "kafka", "generation": 1}
     lines = clusters_text(list(clusters_of([paused, new], []))).splitlines()
@@ -156,7 +156,7 @@ def test_a_wait_alone_is_no_fault() -> None:
         {"step": "WaitFor", "reason": "w", "waitsFor": "controllers to catch up: 3002"},
         {"step": "WaitFor", "reason": "w", "waitsFor": "brokers"},
     ]
-    cluster = _cluster(_controllers({**HEALTHY, "plan": plan}, paused=True))
+    cluster = _cluster(_controllers({**HEALTHY, "plan": plan}, state="Paused"))
     found = findings_of(cluster)
     assert [finding.severity for finding in found] == ["note", "note"]
     assert is_healthy(found)

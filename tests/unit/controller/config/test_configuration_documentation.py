@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from quorate_controller.config import ConfigError, parse_config
-from quorate_controller.config.keys import AUTHORIZER_KEYS, LOGIN_KEYS, OWN_KEYS, notes_on_ignored
+from quorate_controller.config.keys import LOGIN_KEYS, notes_on_ignored
 from quorate_controller.config.listener_sasl import OAUTH_KEYS, SASL_KEYS
 from quorate_controller.config.listener_security import LISTENER_TLS_KEYS
-from quorate_controller.control.config_schema import broker_definitions
+from quorate_protocol.kafka.config_names import AUTHORIZER_KEYS, OWN_KEYS
+from quorate_protocol.kafka.config_schema import broker_definitions
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "configuration.md"
 MINIMAL = {

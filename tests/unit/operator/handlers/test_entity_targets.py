@@ -92,7 +92,7 @@ async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
 
 
 async def test_a_hibernated_cluster_is_no_alarm() -> None:
-    found = await find(Server(quorum=quorum(hibernated=True)), topic(cluster="quorum"))
+    found = await find(Server(quorum=quorum(state="Hibernated")), topic(cluster="quorum"))
     assert (found.failure.code, found.failure.is_retried, found.is_gone) == ("Hibernated", True, False)
 
 
@@ -179,7 +179,7 @@ async def test_who_may_not_be_kept_by_a_resource_and_who_gets_no_replicas(
     """Nodes can't be shut out, and brokers that leave stay empty."""
     store = ResourceStore()
     listener = {"name": "A", "sasl": {"username": "node", "secretName": "s"}}
-    store.put(quorum(authorization={"superUsers": ["User:root"]}, listeners=[listener], paused=True))
+    store.put(quorum(authorization={"superUsers": ["User:root"]}, listeners=[listener], state="Paused"))
     pool = quorum(controllers="quorum", decommission=[3], listeners=[{"sasl": {"username": "broker"}}])
     pool["kind"], pool["metadata"] = "KafkaBroker", {**pool["metadata"], "name": "brokers", "uid": "b"}
     store.put(pool)

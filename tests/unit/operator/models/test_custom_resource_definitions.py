@@ -39,17 +39,18 @@ def generator() -> Iterator[ModuleType]:
         yield importlib.import_module("crds")
 
 
+def walk(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A schema and all in it, with their paths."""
+    yield path, schema
+    for name, field in schema.get("properties", {}).items():
+        yield from walk(f"{path}.{name}", field)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from walk(f"{path}[]", schema[key])
+
+
 def schemas(definition: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every schema in a definition, with its path."""
-
-    def walk(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        yield path, schema
-        for name, field in schema.get("properties", {}).items():
-            yield from walk(f"{path}.{name}", field)
-        for key in ("items", "additionalProperties"):
-            if isinstance(schema.get(key), dict):
-                yield from walk(f"{path}[]", schema[key])
-
     (version,) = definition["spec"]["versions"]
     yield from walk("", version["schema"]["openAPIV3Schema"])
 
@@ -81,6 +82,35 @@ def test_lists_can_be_merged_and_are_bounded(definition: dict[str, Any]) -> None
             assert path in opaque or "x-kubernetes-list-type" in schema, path
         for key in schema.get("x-kubernetes-list-map-keys", ()):
             assert key in schema["items"]["required"], path
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_no_default_is_stored_inside_a_list(definition: dict[str, Any]) -> None:
+    """An applier replaces a list by what its file has, and would find another list at each apply."""
+    for path, schema in schemas(definition):
+        if schema.get("type") == "array":
+            inner = {"properties": {"x": schema["items"]}}
+            found = [where for where, field in walk("", inner) if "default" in field]
+            assert found == [], path
+            for item in schema.get("default", ()):
+                assert not isinstance(item, dict) or item.keys() == set(schema["items"]["required"]), path
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_a_newer_operator_may_write_other_values_into_a_status(definition: dict[str, Any]) -> None:
+    (version,) = definition["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    listed = {path: schema["enum"] for path, schema in walk("status", status) if "enum" in schema}
+    assert listed == {"status.conditions[].status": ["True", "False", "Unknown"]}
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions()[:2], ids=NAMES[:2])
+def test_the_release_of_a_cluster_has_no_default_that_could_change(definition: dict[str, Any]) -> None:
+    (version,) = definition["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert "version" in spec["required"]
+    assert "default" not in spec["properties"]["version"]
+    assert "default" not in spec
 
 
 @pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)

@@ -266,4 +266,4 @@ def test_a_hibernated_cluster_says_that_it_drains_no_pool() -> None:
     situation = deleted(partition(0, 0)).asking(lifecycle=Lifecycle.HIBERNATED)
     (refusal,) = situation.plan().refusals
     assert (refusal.code, refusal.pool) == ("Hibernated", "brokers")
-    assert "set hibernated of KafkaController quorum to false" in refusal.message
+    assert "set state of KafkaController quorum to Running" in refusal.message

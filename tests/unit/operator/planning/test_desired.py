@@ -59,11 +59,11 @@ def test_a_pool_has_the_first_ids_that_are_not_decommissioned(
     ("spec", "annotations", "lifecycle"),
     [
         ("{}", "{}", Lifecycle.RUNNING),
-        ("{paused: true}", "{}", Lifecycle.PAUSED),
+        ("{state: Paused}", "{}", Lifecycle.PAUSED),
         ("{}", '{quorate.dev/pause: "true"}', Lifecycle.PAUSED),
         ("{}", '{quorate.dev/pause: "false"}', Lifecycle.RUNNING),
-        ("{hibernated: true}", "{}", Lifecycle.HIBERNATED),
-        ("{hibernated: true, paused: true}", "{}", Lifecycle.PAUSED),
+        ("{state: Hibernated}", "{}", Lifecycle.HIBERNATED),
+        ("{state: Hibernated}", '{quorate.dev/pause: "true"}', Lifecycle.PAUSED),
     ],
 )
 def test_lifecycles(spec: str, annotations: str, lifecycle: Lifecycle) -> None:

@@ -384,7 +384,7 @@ def test_the_wait_for_a_rack_ends(tmp_path: Path, is_known: bool) -> None:
 
 def test_which_image_runs_what(make: Make) -> None:
     """One image for controllers and formatting, Kafka's for the rest."""
-    cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.2.0")
+    cluster = make("nodes: [{nodeId: 3001, implementation: java}], image: own:1", "version: 4.3.1")
 
     def images(node_id: int) -> tuple[str, str]:
         spec = cluster.pod(node_id)["spec"]
@@ -392,11 +392,11 @@ def test_which_image_runs_what(make: Make) -> None:
 
     assert images(3000) == ("quorate:9", "own:1")
     assert images(3001) == ("quorate:9", f"apache/kafka:{KAFKA_VERSION}")
-    assert images(0) == ("quorate:9", "apache/kafka:4.2.0")
+    assert images(0) == ("quorate:9", "apache/kafka:4.3.1")
     own = Images(quorate="quorate:9", kafka="registry.example.com/kafka:{version}-jre21")
-    cluster = make("nodes: [{nodeId: 3001, implementation: java}]", "version: 4.2.0", images=own)
+    cluster = make("nodes: [{nodeId: 3001, implementation: java}]", "version: 4.3.1", images=own)
     assert images(3001) == ("quorate:9", f"registry.example.com/kafka:{KAFKA_VERSION}-jre21")
-    assert images(0) == ("quorate:9", "registry.example.com/kafka:4.2.0-jre21")
+    assert images(0) == ("quorate:9", "registry.example.com/kafka:4.3.1-jre21")
 
 
 def test_a_volume_outlives_its_resource(make: Make) -> None:
@@ -454,3 +454,73 @@ def test_sidecars_come_last_and_have_names_of_their_own(make: Make) -> None:
     assert startup["httpGet"]["path"] == "/healthz"
     ours = {FORMAT_CONTAINER, NODE_CONTAINER, RACK_CONTAINER, AGENT_CONTAINER, SHIP_CONTAINER}
     assert ours == set(OWN_CONTAINERS)
+
+
+HELPERS = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", HELPERS),
+        (
+            "limits: {cpu: 200m}",
+            {"requests": {"memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "256Mi"}},
+        ),
+        (
+            "requests: {memory: 1Gi}",
+            {"requests": {"cpu": "50m", "memory": "1Gi"}, "limits": {}},
+        ),
+        (
+            "requests: {cpu: 1, memory: 32Mi}, limits: {cpu: 1, memory: 32Mi, ephemeral-storage: 1Gi}",
+            {
+                "requests": {"cpu": "1", "memory": "32Mi"},
+                "limits": {"cpu": "1", "memory": "32Mi", "ephemeral-storage": "1Gi"},
+            },
+        ),
+    ],
+)
+def test_containers_beside_the_node_have_the_templates_resources(
+    make: Make, given: str, expected: dict[str, Any]
+) -> None:
+    rack = ", rack: {topologyKey: zone}"
+    cluster = make(
+        brokers=f"metrics: {{enabled: true}}, template: {{helperResources: {{{given}}}}}{rack}",
+    )
+    node = cluster.node(0)
+    spec = cluster.pod(0)["spec"]
+    task = task_pod(cluster.context, node, "rebuild", rebuild_quorum_arguments())["spec"]
+    containers = [*spec["initContainers"], *task["containers"]]
+    assert [container["name"] for container in containers] == [
+        "format",
+        "await-rack",
+        "metrics-agent",
+        "task",
+    ]
+    for container in containers:
+        assert container["resources"] == expected
+
+
+def test_resources_of_containers_beside_the_node_restart_nothing(make: Make) -> None:
+    before, after = (
+        make(brokers=f"template: {{helperResources: {{{given}}}}}") for given in ("", "limits: {cpu: 1}")
+    )
+    assert before.node(0).revision == after.node(0).revision
+
+
+@pytest.mark.parametrize("node_id", [3000, 0])
+def test_pods_have_the_operators_user_or_that_of_the_namespace(make: Make, node_id: int) -> None:
+    def contexts(user_id: int | None, template: str = "") -> list[dict[str, Any]]:
+        images = Images(quorate="quorate:9", user_id=user_id)
+        spec = f"template: {{{template}}}"
+        cluster = make(f"history: {{claimName: archive}}, {spec}", spec, images=images)
+        task = task_pod(cluster.context, cluster.node(node_id), "rebuild", rebuild_quorum_arguments())
+        return [pod["spec"]["securityContext"] for pod in (cluster.pod(node_id), task)]
+
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    policy = {"fsGroupChangePolicy": "OnRootMismatch"}
+    assert contexts(None) == [restricted | policy] * 2
+    assert (
+        contexts(70) == [restricted | policy | dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 70)] * 2
+    )
+    assert contexts(None, "securityContext: {fsGroup: 5}") == [restricted | {"fsGroup": 5}] * 2

@@ -17,7 +17,7 @@ TLS = "listeners: [{name: A, protocol: SSL, tls: {secretName: cert}}]"
     ("brokers", "parts"),
     [
         ("config: {num.io.threads: 4}", {"config"}),
-        ("version: 4.3.0", {"version", "image"}),
+        ("version: 4.3.1", {"version", "image"}),
         ("image: 'registry.example.com/kafka:1'", {"image"}),
         ("template: {resources: {requests: {cpu: 1}}}", {"resources"}),
         ("template: {resources: {limits: {memory: 2Gi}}}", {"resources", "pod"}),
@@ -72,7 +72,7 @@ def test_brokers_that_come_restart_none_and_brokers_that_leave_only_for_their_co
         ("decommission: [3001]", set()),
         ("advertisedHost: 'c{nodeId}.kafka.svc'", set()),
         ("metadataVersion: '4.3'", set()),
-        ("paused: true", set()),
+        ("state: Paused", set()),
         ("quorum: static", {"config"}),
         ("config: {metadata.log.segment.bytes: 8388608}", {"config"}),
         ("nodes: [{nodeId: 3000, implementation: java}]", {"config", "image", "pod", "resources"}),

@@ -74,6 +74,6 @@ def test_a_secret_that_may_not_be_read_is_told_as_that(make: Make) -> None:
 def test_who_has_its_secret_or_sleeps_is_not_held(make: Make) -> None:
     whole = make(brokers=TLS, secrets=secret("tls.crt", "tls.key"))
     assert with_secrets(Plan(steps=STEPS), whole.context, whole.desired) == Plan(steps=STEPS)
-    asleep = make("hibernated: true", TLS)
+    asleep = make("state: Hibernated", TLS)
     assert asleep.desired.lifecycle is Lifecycle.HIBERNATED
     assert with_secrets(Plan(steps=STEPS), asleep.context, asleep.desired).steps == STEPS

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from quorate_controller.control.config_schema import (
+from quorate_protocol.kafka.config_schema import (
     ConfigValueError,
     Definition,
     Synonym,
