@@ -37,6 +37,7 @@ from quorate_operator.gateway.users import UserChange, change_user, observe_user
 from quorate_operator.models.entities import PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_operator.models.secrets import FOR_USERS, certificate_of, is_labelled
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.certificates import certificate_of_user, why_not_issued
@@ -56,8 +57,6 @@ from quorate_operator.runtime.kubernetes.api import (
 
 SECRETS_AT_A_TIME_MAX = 16
 THE_BALANCE = "the balance"
-_NAME_OF_CERTIFICATE = "cert-manager.io/certificate-name"
-"""The annotation of a Secret with the name of the Certificate that it belongs to."""
 _UNKNOWN_KIND = (403, 404)
 """Statuses for a kind without a definition. Without a permission, the API server does not say whether it exists."""
 PASSWORD_SIZE_BYTES = 32
@@ -198,7 +197,8 @@ class UserHandler:
             version=f"{metadata['uid']}/{metadata['resourceVersion']}",
             password=described_secret(found).values.get(PASSWORD),
             is_own=_is_owned(found, user),
-            certificate=(metadata.get("annotations") or {}).get(_NAME_OF_CERTIFICATE),
+            is_labelled=is_labelled(found, FOR_USERS),
+            certificate=certificate_of(found),
         )
 
     async def _certificate(self, user: KafkaUser) -> ObservedCertificate | None:
