@@ -15,6 +15,7 @@ from quorate.console import option, report_failures
 
 if TYPE_CHECKING:
     from quorate_operator.models.selectors import LabelSelector
+    from quorate_operator.models.tenant_policy import TenantPolicy
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 PORT_MAX = 65_535
@@ -42,13 +43,17 @@ class LogLevel(StrEnum):
 # Scope
 NamespaceOption = Annotated[
     list[str] | None,
-    option(None, "Manage the clusters of this namespace; repeatable.", names=("--namespace", "-n")),
+    option(
+        None,
+        "Manage the clusters of this namespace; repeatable. By default that of --lease-namespace.",
+        names=("--namespace", "-n"),
+    ),
 ]
 AllNamespacesOption = Annotated[
     bool,
     option(
         None,
-        "Manage the clusters of all namespaces, the default without --namespace.",
+        "Manage the clusters of all namespaces.",
         names=("--all-namespaces", "-A"),
     ),
 ]
@@ -59,6 +64,15 @@ SelectorOption = Annotated[
         "Manage only resources whose labels match, as quorate.dev/operator=blue or '!quorate.dev/operator'. All "
         "resources of a cluster must match together. By default all.",
         envvar="QUORATE_SELECTOR",
+    ),
+]
+PolicyOption = Annotated[
+    str,
+    option(
+        "YAML",
+        "What the owners of resources may ask for beyond restricted pods and clusters of Quorate, as the value "
+        "policy of the chart. By default nothing.",
+        envvar="QUORATE_POLICY",
     ),
 ]
 DriftIntervalOption = Annotated[
@@ -172,6 +186,7 @@ def run_command(
     *,
     all_namespaces: AllNamespacesOption = False,
     selector: SelectorOption = "",
+    policy: PolicyOption = "",
     image: ImageOption = None,
     kafka_image: KafkaImageOption = f"apache/kafka:{_VERSION}",
     lake_image: LakeImageOption = None,
@@ -207,10 +222,11 @@ def run_command(
             lake=lake_image or f"{PUBLISHED}/quorate-lake:{version_of('quorate')}",
             user_id=_user_id(user_id),
         ),
-        namespaces=tuple(namespace) if namespace else None,
+        namespaces=None if all_namespaces else tuple(namespace or [lease_namespace]),
         lease_namespace=lease_namespace,
         lease_name=lease_name,
         selector=_selector(selector),
+        policy=_policy(policy),
         own_namespace=os.environ.get("POD_NAMESPACE") or None,
         leader_election=leader_election,
         lease_duration_s=lease_duration,
@@ -232,6 +248,15 @@ def _selector(text: str) -> "LabelSelector":
         return LabelSelector.parse(text)
     except SelectorError as error:
         raise typer.BadParameter(f"--selector: {error}") from None
+
+
+def _policy(text: str) -> "TenantPolicy":
+    from quorate_operator.models.tenant_policy import PolicyError, parse_policy
+
+    try:
+        return parse_policy(text)
+    except PolicyError as error:
+        raise typer.BadParameter(f"--policy: {error}") from None
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -2,7 +2,8 @@
 # The Secrets of examples/secure.yaml and examples/production.yaml: certificates by openssl, and random passwords.
 #   examples/secure/secrets.sh DIRECTORY [NAMESPACE]
 # DIRECTORY/secrets.yaml is for `kubectl apply -f` and `quorate play -f`. Everything in DIRECTORY is secret: keep it out of
-# version control. A second run makes new certificates of the same authority, and keeps the passwords.
+# version control. Their label lets nodes read them. A second run makes new certificates of the same authority, and keeps
+# the passwords.
 set -eu
 umask 077
 directory=${1:?"usage: $0 DIRECTORY [NAMESPACE]"}
@@ -35,7 +36,7 @@ EXTENSIONS
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: $1}
+metadata: {name: $1, labels: {quorate.dev/for-listeners: "true"}}
 type: kubernetes.io/tls
 stringData:
   tls.crt: |
@@ -48,7 +49,8 @@ SECRET
 }
 
 users() { # SECRET USER...
-  printf -- '---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s}\ntype: Opaque\nstringData:\n' "$1"
+  printf -- '---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s, labels: {quorate.dev/for-listeners: "true"}}\n' "$1"
+  printf 'type: Opaque\nstringData:\n'
   shift
   for user in "$@"; do
     [ -e "$user.password" ] || openssl rand -hex 20 > "$user.password"

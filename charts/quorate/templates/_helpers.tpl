@@ -69,3 +69,10 @@ runAsGroup: {{ int64 . }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
+
+{{- /* The namespaces of clusters as JSON; nothing if they are all. */ -}}
+{{- define "quorate.namespaces" -}}
+{{- if not (has "*" .Values.watchNamespaces) -}}
+{{- .Values.watchNamespaces | default (list .Release.Namespace) | toJson -}}
+{{- end -}}
+{{- end -}}

@@ -7,11 +7,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from quorate_operator.models.manifests import ManifestError
+from quorate_operator.models.manifests import ManifestError, load_manifests
+from quorate_operator.models.tenant_checks import pool_refusals
+from quorate_operator.models.tenant_policy import (
+    NOT_ALLOWED,
+    POLICY_SIZE_BYTES_MAX,
+    PolicyError,
+    parse_policy,
+)
 from quorate_operator.planning.planner import plan as plan_of
+from quorate_operator.resources.facts import PUBLISHED, Images
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
+from quorate_protocol.files import read_bounded
 
 from quorate.console import Output, option, report_failures, show_as
 
@@ -29,15 +38,38 @@ def plan(
         Path | None,
         option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
     ] = None,
+    policy: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "Also print what an operator with this policy would refuse: YAML, as `policy` of its chart.",
+            names=("--policy",),
+        ),
+    ] = None,
     output: Annotated[Output, option(None, "Output format.", names=("--output", "-o"))] = Output.TABLE,
 ) -> None:
     """Print the steps of `quorate play -f FILE`, in order, each with its reason. Changes nothing.
 
     The plan starts from the state of the running cluster, or from a new one.
     """
-    with report_failures(PlayError, ManifestError):
-        found = asyncio.run(_local_plan(*play_session.read_manifests(file), directory))
+    with report_failures(PlayError, ManifestError, PolicyError, OSError):
+        manifest, source = play_session.read_manifests(file)
+        refused = [] if policy is None else _not_allowed(manifest, source, policy)
+        found = asyncio.run(_local_plan(manifest, source, directory))
+        found["refusals"] = [*found["refusals"], *refused]
         show_as(output, lambda: _as_text(found), lambda: found)
+
+
+def _not_allowed(manifest: str, source: str, policy: Path) -> list[dict[str, str]]:
+    """Return what an operator with the default images would refuse. Raises PolicyError, OSError."""
+    allowed = parse_policy(read_bounded(policy, POLICY_SIZE_BYTES_MAX).decode(errors="replace"))
+    images = Images(quorate=f"{PUBLISHED}/quorate:*")
+    allowed = allowed.with_images((images.quorate, images.kafka, f"{images.lake}:*"))
+    return [
+        {"code": NOT_ALLOWED, "message": f"{resource.kind} {resource.metadata.name}: {refused}"}
+        for resource in load_manifests(manifest, source).resources
+        for refused in pool_refusals(resource.spec.model_dump(by_alias=True, exclude_unset=True), allowed)
+    ]
 
 
 async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:

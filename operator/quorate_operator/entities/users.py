@@ -9,6 +9,7 @@ from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, Patter
 
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD
+from quorate_operator.models.secrets import FOR_USERS, no_labelled_secret
 from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
 from quorate_operator.planning.steps import Refusal
 
@@ -32,6 +33,8 @@ class ObservedSecret:
     version: str
     password: str | None = field(repr=False)
     is_own: bool
+    is_labelled: bool = False
+    """Whether it may be used for KafkaUsers that did not make it."""
     certificate: str | None = None
     has_other_login: bool = False
     """Whether its `sasl.jaas.config` does not have its user and password."""
@@ -243,10 +246,9 @@ def _plan_credentials(
     if secret is None and resource.has_own_secret:
         text = f"create the Secret {resource.secret_name} with a random password"
         changes.append(CreateSecret(name=resource.secret_name, user=user, mechanism=mechanism, text=text))
-    elif secret is None:
-        refusals.append(
-            Refusal(code=SECRET_MISSING, message=f"{where}: no such Secret; it must have {PASSWORD}")
-        )
+    elif secret is None or not (resource.has_own_secret or secret.is_labelled):
+        message = no_labelled_secret("spec.authentication.secretName", resource.secret_name, FOR_USERS)
+        refusals.append(Refusal(code=SECRET_MISSING, message=f"{message}; it must have {PASSWORD}"))
     elif resource.has_own_secret and not secret.is_own:
         message = (
             f"the Secret {resource.secret_name} was not made for this resource; name it in "

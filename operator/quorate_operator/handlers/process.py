@@ -30,6 +30,7 @@ from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.handlers.shared import CONCURRENT_OBSERVATIONS_MAX, Shared
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
+from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy
 from quorate_operator.resources.facts import Images
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.kubernetes.api import POD, ApiError, KubernetesApi
@@ -62,6 +63,7 @@ class OperatorOptions:
     the Lease of leader election, `lease_name`. `own_namespace` is where the operator's own pod is, None outside of
     Kubernetes. `listen` is the host and port of /healthz, /readyz and /metrics, `web` those of the status page; None:
     not served. `drift_interval_s` is the time between two observations of a topic or user that is as desired.
+    `policy` is what the owners of resources may ask for; they may always run `images`.
     """
 
     identity: str
@@ -70,6 +72,7 @@ class OperatorOptions:
     lease_namespace: str
     own_namespace: str | None = None
     selector: LabelSelector = EVERYTHING
+    policy: TenantPolicy = DEFAULT_POLICY
     leader_election: bool = True
     lease_name: str = LEADER_LEASE
     lease_duration_s: int = 15
@@ -118,6 +121,9 @@ async def run_operator(options: OperatorOptions) -> None:
             identity=options.identity,
             lease_duration_s=options.lease_duration_s,
             selector=options.selector,
+            policy=options.policy.with_images(
+                (options.images.quorate, options.images.kafka, options.images.lake)
+            ),
         )
         work = [liveness.run(), _lead(options, shared, stop)]
         await _until_stopped(work, stop)
@@ -156,7 +162,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
 
 async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
     cache = ObjectCache()
-    targets = Targets(shared.api, shared.store, shared.snapshots, shared.selector)
+    targets = Targets(shared.api, shared.store, shared.snapshots, shared.selector, shared.policy)
     clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
     handlers: list[KindHandler] = [TopicHandler(), UserHandler(shared.api), RebalanceHandler()]
     entities = Entities(shared, targets, handlers, drift_interval_s=options.drift_interval_s)

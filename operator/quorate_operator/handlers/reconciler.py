@@ -37,10 +37,9 @@ from quorate_operator.handlers.statuses import (
     overlaid,
     refused_status,
 )
-from quorate_operator.handlers.validation import ValidationResult, validate
+from quorate_operator.handlers.validation import ValidationResult, named, validate
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.models.nodes import first_node_id
-from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.decommission import remaining_pools, with_pool_removal
@@ -132,7 +131,7 @@ class ClusterReconciler:
         if await self._choose_node_ids(resources):
             self._resources = resources = self._shared.store.of_cluster(self.key)
         assert resources.quorum is not None
-        self._validation = validation = validate(resources, self._validation.accepted)
+        self._validation = validation = validate(resources, self._validation.accepted, self._shared.policy)
         if validation.manifests is None:
             await self.refused(ManifestError(validation.refusal_of(resources.quorum) or ""))
             return None
@@ -140,7 +139,7 @@ class ClusterReconciler:
             message = validation.refusal_of(body)
             if message is not None:
                 # The status also stores the spec that is used instead, for an operator that starts.
-                await self._refuse(kind, body, message)
+                await self._refuse(kind, body, message, validation.reason_of(named(body)))
         cluster = desired_cluster(validation.manifests)
         running = cluster.running and not resources.is_deleted
         return DesiredState(cluster=replace(cluster, running=running), manifests=validation.manifests)
@@ -203,18 +202,20 @@ class ClusterReconciler:
         if resources.is_deleted:
             return
         self._problem = None
+        reason = self._validation.reason_of(named(resources.quorum))
         snapshot = ClusterSnapshot(key=self.key, at_ms=clock.now_ms(), problem=message)
         self._shared.snapshots.put(snapshot)
         for kind, body in resources.used:
-            await self._refuse(kind, body, message)
+            await self._refuse(kind, body, message, reason)
 
-    async def _refuse(self, kind: Kind, body: Object, message: str) -> None:
+    async def _refuse(self, kind: Kind, body: Object, message: str, reason: str) -> None:
         """Report an invalid resource."""
         spec = self._validation.spec_of(body)
+        generation = body["metadata"]["generation"]
         await self._write_status(
-            kind, body, refused_status(message, body["metadata"]["generation"], accepted_spec=spec)
+            kind, body, refused_status(message, generation, accepted_spec=spec, reason=reason)
         )
-        await self._shared.events.record(self.key, body, INVALID_MANIFEST, message, is_warning=True)
+        await self._shared.events.record(self.key, body, reason, message, is_warning=True)
 
     async def complete_plan(self, observation: Observation) -> steps.Plan:
         """Return the plan together with the steps for brokers of pools that are deleted."""
@@ -235,9 +236,9 @@ class ClusterReconciler:
     def _refusals(self) -> tuple[steps.Refusal, ...]:
         """Return a refusal for each invalid resource, except a pool that has the quorum's own name."""
         return tuple(
-            steps.Refusal(INVALID_MANIFEST, message, pool=name)
-            for (kind, name), message in self._validation.refused.items()
-            if kind == CONTROLLERS.name or name != self.key.name
+            steps.Refusal(self._validation.reason_of(about), message, pool=about.name)
+            for about, message in self._validation.refused.items()
+            if about.kind == CONTROLLERS.name or about.name != self.key.name
         )
 
     async def observed(self, observation: Observation) -> None:
@@ -372,7 +373,9 @@ class ClusterReconciler:
             if spec is None:
                 return  # `desired_state` has reported it
             generation = body["metadata"]["generation"]
-            status = overlaid(status, refused_status(message, generation, accepted_spec=spec))
+            reason = self._validation.reason_of(named(body))
+            refused = refused_status(message, generation, accepted_spec=spec, reason=reason)
+            status = overlaid(status, refused)
         await self._write_status(kind, body, status)
 
     async def _report_failure(self, problem: str) -> None:

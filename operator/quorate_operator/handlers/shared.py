@@ -13,6 +13,7 @@ from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.handlers.statuses import merged_status
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
+from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind, KubernetesApi, Object
 from quorate_operator.runtime.loop import RequeuePolicy
 from quorate_operator.view.texts import iso_time
@@ -53,6 +54,8 @@ class Shared:
     lease_duration_s: int = 15
     selector: LabelSelector = EVERYTHING
     """The labels of the resources that are reconciled."""
+    policy: TenantPolicy = DEFAULT_POLICY
+    """What the owners of resources may ask for."""
 
     async def write_status(
         self,

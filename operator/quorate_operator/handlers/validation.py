@@ -2,7 +2,8 @@
 
 A mistake affects only its own resource, whose nodes keep running as they are. Where resources contradict each other,
 for instance two pools that claim the same node id, an accepted spec wins over a changed one, and the older pool over
-the newer one.
+the newer one. A spec that the tenants' policy does not allow is refused like an invalid one, also if it was accepted
+before the policy changed.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from quorate_operator.models.base import ANNOTATION_RECOVER
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
 from quorate_operator.models.status import INVALID_MANIFEST
+from quorate_operator.models.tenant_checks import pool_refusals
+from quorate_operator.models.tenant_policy import DEFAULT_POLICY, NOT_ALLOWED, TenantPolicy
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController, Resource
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.resources.facts import Context, Facts, Images
@@ -43,32 +46,47 @@ class ValidationResult:
     accepted: Accepted
     refused: Mapping[Named, str]
     """The messages of refused resources. A refused resource is used as it was last accepted, if it ever was."""
+    not_allowed: frozenset[Named] = frozenset()
+    """The refused resources whose present spec is valid, and not allowed by the tenants' policy."""
+
+    def reason_of(self, named: Named) -> str:
+        """Return the reason for conditions and Events of a refused resource."""
+        return NOT_ALLOWED if named in self.not_allowed else INVALID_MANIFEST
 
     def refusal_of(self, body: Object) -> str | None:
-        return self.refused.get(_named(body))
+        return self.refused.get(named(body))
 
     def spec_of(self, body: Object) -> Spec | None:
         """Return the spec with which the resource is used, which is an earlier one if it is refused, or None."""
         return self.accepted.get(_uid(body))
 
 
-def validate(resources: ClusterResources, before: Accepted) -> ValidationResult:
+def validate(
+    resources: ClusterResources,
+    before: Accepted,
+    policy: TenantPolicy = DEFAULT_POLICY,
+) -> ValidationResult:
     """Validate the resources of a cluster whose KafkaController exists.
 
     `before` has the specs that were accepted in the last pass. It is empty when the operator starts; then the
     statuses of refused resources have them.
     """
     assert resources.quorum is not None
-    return _Validator(resources, before).judged()
+    return _Validator(resources, before, policy).judged()
+
+
+class _NotAllowedError(ManifestError):
+    """A manifest that the tenants' policy does not allow."""
 
 
 class _Validator:
-    def __init__(self, resources: ClusterResources, before: Accepted) -> None:
+    def __init__(self, resources: ClusterResources, before: Accepted, policy: TenantPolicy) -> None:
         assert resources.quorum is not None
         self._source = f"namespace {resources.quorum['metadata']['namespace']}"
         self._resources = resources
         self._quorum = resources.quorum
         self._before = before
+        self._policy = policy
         leaving = frozenset() if resources.is_deleted else resources.ended_pools
         self._bodies = [
             body
@@ -86,15 +104,24 @@ class _Validator:
 
     def _judged_one_by_one(self) -> ValidationResult:
         refused: dict[Named, str] = {}
+        not_allowed: set[Named] = set()
         accepted: dict[str, Spec] = {}
+
+        def refuse(body: Object, error: ManifestError) -> None:
+            refused[named(body)] = str(error)
+            if isinstance(error, _NotAllowedError):
+                not_allowed.add(named(body))
+
         quorum, used = self._as_before()
         try:
             changed = self._load_quorum()
             self._joined(changed, list(used.values()))
         except ManifestError as error:
-            refused[_named(self._quorum)] = str(error)
+            refuse(self._quorum, error)
             if quorum is None:
-                return ValidationResult(manifests=None, accepted={}, refused=refused)
+                return ValidationResult(
+                    manifests=None, accepted={}, refused=refused, not_allowed=frozenset(not_allowed)
+                )
             accepted[_uid(self._quorum)] = self._spec_before(self._quorum) or {}
         else:
             quorum = changed
@@ -105,14 +132,16 @@ class _Validator:
                 pool = self._load_pool(body)
                 self._joined(quorum, [*others, pool])
             except ManifestError as error:
-                refused[_named(body)] = str(error)
+                refuse(body, error)
                 if _uid(body) in used:
                     accepted[_uid(body)] = self._spec_before(body) or {}
             else:
                 used[_uid(body)] = pool
                 accepted[_uid(body)] = body["spec"]
         manifests = self._joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name))
-        return ValidationResult(manifests=manifests, accepted=accepted, refused=refused)
+        return ValidationResult(
+            manifests=manifests, accepted=accepted, refused=refused, not_allowed=frozenset(not_allowed)
+        )
 
     def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
         """Return the quorum and, by uid, the pools as they were accepted, without those that no longer fit."""
@@ -160,7 +189,12 @@ class _Validator:
                 f"{self._source}: KafkaBroker {name}: metadata.name: {name!r}: is the name of a KafkaController, "
                 "whose Services and pods are called like this; a pool needs another name"
             )
-        return load_object(body, self._source)
+        loaded = load_object(body, self._source)
+        found = pool_refusals(body.get("spec") or {}, self._policy)
+        if found:
+            label = f"{self._source}: {body['kind']} {name}"
+            raise _NotAllowedError("\n".join(f"{label}: {refused}" for refused in found))
+        return loaded
 
     def _kept(self, body: Object) -> Resource | None:
         """Return a resource with the spec that was accepted before and its present metadata; None without one."""
@@ -187,7 +221,8 @@ def _uid(body: Object) -> str:
     return str(body["metadata"]["uid"])
 
 
-def _named(body: Object) -> Named:
+def named(body: Object) -> Named:
+    """Return how refusals name a resource."""
     return Named(body["kind"], body["metadata"]["name"])
 
 
@@ -195,6 +230,7 @@ def _precedence(body: Object) -> tuple[bool, str, str]:
     """Return the sort key of a resource: those that were refused come last, the others are ordered by age."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     is_refused = any(
-        condition["type"] == "Stalled" and condition["reason"] == INVALID_MANIFEST for condition in conditions
+        condition["type"] == "Stalled" and condition["reason"] in (INVALID_MANIFEST, NOT_ALLOWED)
+        for condition in conditions
     )
     return is_refused, body["metadata"].get("creationTimestamp", ""), body["metadata"]["name"]

@@ -29,6 +29,14 @@ _PASSWORD_RULE = (
     f"must have 1 to {PASSWORD_LENGTH_MAX} characters of ASCII, without blanks, commas, double quotes, backslashes "
     "and a line break at the end"
 )
+FOR_LISTENERS = "quorate.dev/for-listeners"
+"""The label of a Secret that nodes of Kafka clusters may read: certificates, passwords, issuers' keys."""
+FOR_USERS = "quorate.dev/for-kafka-users"
+"""The label of a Secret whose password KafkaUsers may get."""
+FOR_SERVERS = "quorate.dev/for-bootstrap-servers"
+"""The label of a Secret with which the operator may log in at `bootstrapServers`."""
+_CERTIFICATE_NAME = "cert-manager.io/certificate-name"
+"""The annotation of a Secret with the name of the Certificate that it belongs to."""
 _ITERATIONS = 10_000
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
@@ -69,6 +77,25 @@ class Secret:
     def fingerprint(self, key: str) -> str:
         """Return a salted hash that changes with the value, and is expensive to compute for guesses (PBKDF2)."""
         return _fingerprint(f"{self.salt} {key}", self.values[key])
+
+
+def is_labelled(secret: Mapping[str, Any], label: str) -> bool:
+    """Whether the owner of a Secret, as the API server describes it, allows the use that a label stands for.
+
+    Users who may create Quorate's resources need not be allowed to read Secrets. So a name alone gives no access.
+    """
+    return (secret["metadata"].get("labels") or {}).get(label) == "true"
+
+
+def no_labelled_secret(where: str, name: str, label: str) -> str:
+    """Return the refusal of a Secret that does not exist or has no label: users can't find out which."""
+    return f'{where}: {name!r}: no such Secret with the label {label}: "true"'
+
+
+def certificate_of(secret: Mapping[str, Any]) -> str | None:
+    """Return the name of the Certificate for which cert-manager wrote a Secret, or None."""
+    name = (secret["metadata"].get("annotations") or {}).get(_CERTIFICATE_NAME)
+    return None if name is None else str(name)
 
 
 def secret_of(data: Mapping[str, Any], string_data: Mapping[str, str], salt: str = "") -> Secret:

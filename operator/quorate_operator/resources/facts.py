@@ -62,6 +62,8 @@ class Facts:
     """The Secrets of the namespace that listeners name."""
     unreadable_secrets: frozenset[str] = frozenset()
     """Names of the Secrets that the operator may not read."""
+    unlabelled_secrets: frozenset[str] = frozenset()
+    """Names of the Secrets that exist without the label that allows nodes to read them."""
     certificates: Mapping[str, str | None] = field(default_factory=dict)
     """By name of each existing Certificate of the cluster, why it is not issued; None if it is."""
     formation: Formation | None = None

@@ -4,12 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from quorate_operator.models.secrets import Secret, SecretUse, secret_of, secret_uses
+from quorate_operator.models.secrets import (
+    FOR_LISTENERS,
+    Secret,
+    SecretUse,
+    no_labelled_secret,
+    secret_of,
+    secret_uses,
+)
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Lifecycle, Role
 from quorate_operator.planning.steps import Plan, Refusal, StartNode, Step, StopNode, wait_for
 from quorate_operator.resources.certificates import NOT_THERE
 from quorate_operator.resources.configs import secured_properties
-from quorate_operator.resources.facts import Context
+from quorate_operator.resources.facts import Context, Facts
 from quorate_operator.security import keys_in_use
 
 CODE = "SecretMissing"
@@ -94,15 +101,21 @@ def _faults(context: Context) -> Mapping[str, tuple[str, ...]]:
     """Return what is wrong, by the name of the Secret."""
     found: dict[str, tuple[str, ...]] = {}
     for use in uses_of(context):
-        fault = (
-            f"{use.where}: {use.name!r}: the operator may not read Secrets in {context.namespace}: its chart needs "
-            "this namespace in rbac.secretNamespaces"
-            if use.name in context.facts.unreadable_secrets
-            else use.fault(context.facts.secrets, context.namespace)
-        )
+        fault = _fault(use, context.facts, context.namespace)
         if fault is not None:
             found[use.name] = (*found.get(use.name, ()), fault)
     return found
+
+
+def _fault(use: SecretUse, facts: Facts, namespace: str) -> str | None:
+    if use.name in facts.unlabelled_secrets:
+        return no_labelled_secret(use.where, use.name, FOR_LISTENERS)
+    if use.name in facts.unreadable_secrets:
+        return (
+            f"{use.where}: {use.name!r}: the operator may not read Secrets in {namespace}: its chart needs "
+            "this namespace in rbac.secretNamespaces"
+        )
+    return use.fault(facts.secrets, namespace)
 
 
 def _unissued(context: Context) -> Mapping[str, Refusal]:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.images import BROKER, QUORATE
+from kit.local_kubernetes.images import BROKERS as BROKERS_IMAGE
 from kit.local_kubernetes.kind_cluster import KindCluster
 from kit.waiting import eventually
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE
@@ -112,9 +113,19 @@ class Installation:
             self.helm("uninstall", RELEASE, "--wait")
 
     def values(self, **more: str) -> list[str]:
-        """Options of `helm install` and `upgrade`: our image, and other values by their dotted names."""
+        """Options of `helm install` and `upgrade`: our image, and other values by their dotted names.
+
+        The operator manages all namespaces and may read Kubernetes nodes; pools may name an image of Kafka.
+        """
         repository, tag = QUORATE.split(":")
-        values = {"image.repository": repository, "image.tag": tag, **more}
+        values = {
+            "image.repository": repository,
+            "image.tag": tag,
+            "watchNamespaces": "{*}",
+            "rbac.readNodes": "true",
+            "policy.images": f"{{{BROKERS_IMAGE}:*}}",
+            **more,
+        }
         return [f"--set={name}={value}" for name, value in values.items()]
 
     def operators(self) -> list[str]:

@@ -21,6 +21,8 @@ from kit.loop_thread import LoopThread
 from kit.operators.node_agent import NodeAgent, Object
 from kit.waiting import eventually
 from kubernetes.client import ApiException
+from quorate_operator.models.secrets import FOR_LISTENERS, FOR_SERVERS, FOR_USERS
+from quorate_operator.models.tenant_policy import DEFAULT_POLICY
 from quorate_operator.planning.cluster import Address
 from quorate_operator.runtime.local.forwarders import Forwarder
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE
@@ -38,8 +40,18 @@ SMALL_FILES = {"log.index.size.max.bytes": "16384"}
 _ERRORS = ("ERROR", "CRITICAL")
 
 
+EVERYTHING_ALLOWED = json.dumps(
+    {
+        **{name: ["*"] for name in DEFAULT_POLICY.model_dump(by_alias=True)},
+        "podSecurity": "any",
+        "addresses": ["0.0.0.0/0", "::/0"],
+    }
+)
+"""The policy of an administrator who trusts the owners of resources."""
+
+
 class OperatorProcess:
-    """`quorate operator run` for one namespace."""
+    """`quorate operator run` for one namespace, by default with EVERYTHING_ALLOWED."""
 
     def __init__(
         self, server: ApiServer, namespace: str, log: Path, *options: str, **environment: str
@@ -54,7 +66,8 @@ class OperatorProcess:
             *(f"--namespace={namespace}", f"--lease-namespace={namespace}"),
             *(f"--listen=127.0.0.1:{self.port}", "--image=quorate:test", "--lease-duration=5", *options),
         ]
-        variables = {**os.environ, "KUBECONFIG": f"{server.kubeconfig}", **environment}
+        fixed = {"KUBECONFIG": f"{server.kubeconfig}", "QUORATE_POLICY": EVERYTHING_ALLOWED}
+        variables = {**os.environ, **fixed, **environment}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables
         )
@@ -222,9 +235,11 @@ class Operated:
     def put_secret(
         self, name: str, texts: Mapping[str, str], annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Create or replace a Secret."""
+        """Create or replace a Secret that everything may use."""
         data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-        body = {"metadata": {"name": name, "annotations": dict(annotations or {})}, "data": data}
+        labels = dict.fromkeys((FOR_LISTENERS, FOR_SERVERS, FOR_USERS), "true")
+        metadata = {"name": name, "annotations": dict(annotations or {}), "labels": labels}
+        body = {"metadata": metadata, "data": data}
         try:
             self.core.create_namespaced_secret(self.namespace, body)
         except ApiException as error:

@@ -51,7 +51,8 @@ def test_the_base_is_what_its_script_writes(helm: Callable[..., Any], tmp_path: 
 def test_an_api_server_takes_it(api_server: ApiServer, directory: Path) -> None:
     objects = built(api_server, directory)
     kubectl = [str(api_server.programs.kubectl), f"--kubeconfig={api_server.kubeconfig}"]
-    subprocess.run([*kubectl, "create", "namespace", "quorate-system"], capture_output=True, check=False)
+    for name in ("quorate-system", "kafka"):
+        subprocess.run([*kubectl, "create", "namespace", name], capture_output=True, check=False)
     ran = subprocess.run(
         [
             *kubectl,
@@ -77,3 +78,18 @@ def test_the_overlay_changes_both_images(api_server: ApiServer) -> None:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (image,) = [variable["value"] for variable in container["env"] if variable["name"] == "QUORATE_IMAGE"]
     assert image == container["image"] == "registry.example.com/quorate:0.1.0"
+
+
+def test_the_overlay_manages_another_namespace(api_server: ApiServer) -> None:
+    objects = built(api_server, OVERLAY)
+    (deployment,) = [item for item in objects if item["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert [argument for argument in container["args"] if "namespace" in argument] == ["--namespace=kafka"]
+    places = {
+        (item["kind"], item["metadata"]["name"]): item["metadata"]["namespace"]
+        for item in objects
+        if item["kind"] in ("Role", "RoleBinding")
+    }
+    for kind in ("Role", "RoleBinding"):
+        assert places[kind, "quorate"] == "quorate-system"
+        assert places[kind, "quorate-system-quorate-clusters"] == "kafka"

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import yaml
 from kit.local_kubernetes.versions import KUBERNETES
+from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy, parse_policy
 from quorate_operator.resources.facts import Images
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "quorate"
 EVERYTHING: dict[str, Any] = {
+    "watchNamespaces": ["*"],
+    "policy": {"images": ["registry.example.com/*"], "podSecurity": "any", "addresses": ["10.0.0.0/8"]},
     "metrics": {
         "podMonitor": {"create": True, "labels": {"release": "prometheus"}},
         "prometheusRule": {"create": True, "runbookUrl": "https://runbooks.example.com/quorate"},
@@ -72,6 +75,12 @@ def test_helm_finds_nothing_to_complain_about(helm: Callable[..., Any], values: 
         ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),
         ({"watchNamespaces": ["Kafka"]}, "watchNamespaces/0"),
         ({"watchNamespaces": ["kafka", "kafka"]}, "watchNamespaces"),
+        ({"watchNamespaces": ["kafka", "*"]}, "watchNamespaces"),
+        ({"policy": {"image": ["a"]}}, "policy"),
+        ({"policy": {"images": ["a b"]}}, "policy/images/0"),
+        ({"policy": {"podSecurity": "baseline"}}, "policy/podSecurity"),
+        ({"policy": {"exposureTypes": ["ClusterIP"]}}, "policy/exposureTypes/0"),
+        ({"policy": {"addresses": ["10.0.0.1"]}}, "policy/addresses/0"),
         ({"watchSelector": "a>1"}, "watchSelector"),
         ({"rbac": {"secretNamespaces": ["Kafka"]}}, "rbac/secretNamespaces/0"),
         (
@@ -124,17 +133,33 @@ def test_every_value_is_in_the_schema_and_used() -> None:
     compare(values, schema, "")
 
 
-def test_machines_are_read_in_an_install_for_some_namespaces_only_if_asked_for(
-    render: Callable[..., Any],
-) -> None:
-    """No cluster-wide rights by default."""
+def test_all_namespaces_have_to_be_asked_for(render: Callable[..., Any]) -> None:
+    """By default the operator manages the namespace that it runs in, also where an overlay changes it."""
 
-    def roles(**rbac: bool) -> list[Any]:
-        found = render({"watchNamespaces": ["kafka"], "rbac": rbac})
-        return [item["rules"] for item in of_kind(found, "ClusterRole")]
+    def scope(values: dict[str, Any]) -> tuple[list[str], set[str]]:
+        objects = render(values)
+        (deployment,) = of_kind(objects, "Deployment")
+        arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        cluster_wide = {item["kind"] for item in objects if item["kind"].startswith("ClusterRole")}
+        return [argument for argument in arguments if "namespace" in argument], cluster_wide
 
-    assert roles() == []
-    assert roles(readNodes=True) == [[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]]
+    assert scope({}) == ([], set())
+    assert scope({"watchNamespaces": ["*"]}) == (["--all-namespaces"], {"ClusterRole", "ClusterRoleBinding"})
+
+
+def test_the_policy_of_the_chart_is_that_of_the_operator(render: Callable[..., Any]) -> None:
+    def policy(values: dict[str, Any]) -> TenantPolicy:
+        (deployment,) = of_kind(render(values), "Deployment")
+        environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        (text,) = [variable["value"] for variable in environment if variable["name"] == "QUORATE_POLICY"]
+        return parse_policy(text)
+
+    assert policy({}) == DEFAULT_POLICY
+    chosen = policy(EVERYTHING)
+    assert (chosen.images, chosen.pod_security) == (("registry.example.com/*",), "any")
+    assert chosen.volume_types == DEFAULT_POLICY.volume_types
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["policy"]["properties"]
+    assert schema.keys() == DEFAULT_POLICY.model_dump(by_alias=True).keys()
 
 
 def test_the_definitions_are_those_of_the_models(render: Callable[..., Any]) -> None:

@@ -27,46 +27,43 @@ TIMEOUT_S = 150  # it looks after the clusters of other tests as well
 OPERATOR = "quorate"
 # The kinds of the Prometheus operator, as far as an API server has to know them to take objects.
 FOREIGN = {"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
+KINDS = ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers", "kafkarebalances")
+MANAGED = ("get", "list", "watch", "create", "patch", "delete")
 ALLOWED = [
+    *((verb, "quorate.dev", kind, "") for kind in KINDS for verb in ("get", "list", "watch", "patch")),
+    *(("patch", "quorate.dev", kind, "status") for kind in KINDS),
+    *(("update", "quorate.dev", kind, "finalizers") for kind in ("kafkacontrollers", "kafkabrokers")),
     *(
-        (verb, "quorate.dev", kind, "")
-        for kind in ("kafkacontrollers", "kafkabrokers", "kafkatopics", "kafkausers", "kafkarebalances")
-        for verb in ("list", "watch", "patch")
+        (verb, "", kind, "")
+        for kind in ("pods", "persistentvolumeclaims", "services", "configmaps")
+        for verb in MANAGED
     ),
-    ("patch", "quorate.dev", "kafkatopics", "status"),
-    ("patch", "quorate.dev", "kafkausers", "status"),
-    ("patch", "quorate.dev", "kafkarebalances", "status"),
-    *((verb, "quorate.dev", "kafkacontrollers", "status") for verb in ("patch", "update")),
-    ("update", "quorate.dev", "kafkabrokers", "finalizers"),
-    *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create", "patch", "delete")),
     ("patch", "", "pods", "status"),
-    *((verb, "", "persistentvolumeclaims", "") for verb in ("list", "watch", "create", "patch", "delete")),
-    *((verb, "", "services", "") for verb in ("list", "watch", "create", "patch", "delete")),
-    *((verb, "", "configmaps", "") for verb in ("list", "watch", "create", "patch", "delete")),
-    *(
-        (verb, "policy", "poddisruptionbudgets", "")
-        for verb in ("list", "watch", "create", "patch", "delete")
-    ),
     *(
         (verb, group, kind, "")
         for group, kind in (
+            ("policy", "poddisruptionbudgets"),
             ("networking.k8s.io", "networkpolicies"),
             ("networking.k8s.io", "ingresses"),
-            ("route.openshift.io", "routes"),
+            ("batch", "cronjobs"),
         )
-        for verb in ("list", "watch", "create", "patch", "delete")
-    ),
-    *((verb, "batch", "cronjobs", "") for verb in ("list", "watch", "create", "patch", "delete")),
-    *(
-        (verb, "cert-manager.io", "certificates", "")
-        for verb in ("get", "list", "watch", "create", "patch", "delete")
+        for verb in MANAGED
     ),
     *((verb, "coordination.k8s.io", "leases", "") for verb in ("get", "create", "update")),
-    ("create", "route.openshift.io", "routes", "custom-host"),
     ("get", "", "secrets", ""),
     ("create", "", "secrets", ""),
     ("create", "events.k8s.io", "events", ""),
 ]
+"""What an install with the chart's defaults may do in the namespace of its clusters."""
+ASKED_FOR: dict[str, list[tuple[str, str, str, str]]] = {
+    "routes": [
+        *((verb, "route.openshift.io", "routes", "") for verb in MANAGED),
+        ("create", "route.openshift.io", "routes", "custom-host"),
+    ],
+    "certificates": [(verb, "cert-manager.io", "certificates", "") for verb in MANAGED],
+}
+"""What a value below rbac adds to it."""
+OPTIONS = {**dict.fromkeys(ASKED_FOR, True), "readNodes": True}
 NEVER = [
     *((verb, "", "secrets", "") for verb in ("list", "watch", "patch", "update", "delete")),
     *(("create", "", "pods", part) for part in ("exec", "attach", "portforward", "eviction")),
@@ -85,7 +82,6 @@ NEVER = [
     ("create", "batch", "jobs", ""),
 ]
 EVERYWHERE = [
-    ("get", "", "nodes", ""),
     ("list", "", "namespaces", ""),
     ("watch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
 ]
@@ -102,11 +98,12 @@ Right = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """A release: where its operator runs, and whose clusters it looks after."""
+    """A release: where its operator runs, and whose clusters it manages; `has_options`: with all optional rights."""
 
     own: str
     clusters: str
     is_wide: bool
+    has_options: bool
 
 
 def kubectl(server: ApiServer, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -163,7 +160,8 @@ def test_every_object_is_taken(
     """`helm install` works, also where pods are restricted."""
     values = {
         "replicas": replicas,
-        "watchNamespaces": [] if is_wide else [namespace],
+        "watchNamespaces": ["*"] if is_wide else [],
+        "rbac": OPTIONS,
         "metrics": {name: {"create": True} for name in ("podMonitor", "prometheusRule", "dashboards")},
         "web": {"tokenSecret": {"name": "page-token"}},
     }
@@ -172,7 +170,25 @@ def test_every_object_is_taken(
     applied(prepared, objects, "--dry-run=server", "--force-conflicts", "--validate=strict")
 
 
-@pytest.fixture(params=[True, False], ids=["cluster-wide", "namespaced"])
+def rights_in(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The service account and its rights."""
+    return [
+        item for item in objects if item["apiVersion"].startswith("rbac.") or item["kind"] == "ServiceAccount"
+    ]
+
+
+def rights_of(rules: list[dict[str, Any]]) -> set[Right]:
+    """The rights that rules of a Role give."""
+    return {
+        (verb, group, *resource.partition("/")[::2])
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+@pytest.fixture(params=["cluster-wide", "namespaced", "own-namespace"])
 def installed(
     request: pytest.FixtureRequest,
     prepared: ApiServer,
@@ -181,16 +197,14 @@ def installed(
     namespace: str,
 ) -> Iterator[Installed]:
     """The rights of a release, in force; and taken back in the end."""
-    clusters = f"{namespace}-clusters"
-    kubernetes.client.CoreV1Api(api_client).create_namespace({"metadata": {"name": clusters}})
-    values = {"watchNamespaces": [] if request.param else [clusters]}
-    objects = [
-        item
-        for item in render(values, namespace=namespace)
-        if item["apiVersion"].startswith("rbac.") or item["kind"] == "ServiceAccount"
-    ]
+    is_wide, is_own = request.param == "cluster-wide", request.param == "own-namespace"
+    clusters = namespace if is_own else f"{namespace}-clusters"
+    if not is_own:
+        kubernetes.client.CoreV1Api(api_client).create_namespace({"metadata": {"name": clusters}})
+    values = {"watchNamespaces": ["*"] if is_wide else [clusters], "rbac": OPTIONS}
+    objects = rights_in(render({} if is_own else values, namespace=namespace))
     applied(prepared, objects)
-    yield Installed(own=namespace, clusters=clusters, is_wide=request.param)
+    yield Installed(own=namespace, clusters=clusters, is_wide=is_wide, has_options=not is_own)
     ran = kubectl(prepared, "delete", "--wait=false", "--filename", "-", stdin=yaml.safe_dump_all(objects))
     assert ran.returncode == 0, ran.stderr
 
@@ -210,21 +224,47 @@ def may(
     return bool(review.status.allowed)
 
 
+@pytest.mark.parametrize("asked", [(), ("routes",), ("certificates",), ("readNodes",), ("createSecrets",)])
+def test_rules_are_those_for_what_is_asked_for_and_no_others(
+    render: Callable[..., list[dict[str, Any]]], asked: tuple[str, ...]
+) -> None:
+    """By default in the namespace of the release alone."""
+    values = {"rbac": {name: name != "createSecrets" for name in asked}}
+    roles = [item for item in rights_in(render(values)) if item["kind"].endswith("Role")]
+    by_name = {(item["kind"], item["metadata"]["name"]): item for item in roles}
+    own = by_name.pop(("Role", "quorate"))
+    clusters = by_name.pop(("Role", "quorate-system-quorate-clusters"))
+    assert {item["metadata"]["namespace"] for item in (own, clusters)} == {"quorate-system"}
+    expected = {right for name in asked for right in ASKED_FOR.get(name, ())} | {*ALLOWED}
+    assert rights_of(clusters["rules"]) == expected - (
+        {("create", "", "secrets", "")} if "createSecrets" in asked else set()
+    )
+    machines = [item["rules"] for item in by_name.values()]
+    assert [rights_of(rules) for rules in machines] == (
+        [{("get", "", "nodes", "")}] if "readNodes" in asked else []
+    )
+
+
 def test_the_operator_may_do_what_it_does_and_no_more(
     api_client: kubernetes.client.ApiClient, installed: Installed
 ) -> None:
     def granted(rights: list[Right], namespace: str | None) -> list[Right]:
         return [right for right in rights if may(api_client, installed, right, namespace)]
 
+    optional = [right for rights in ASKED_FOR.values() for right in rights]
     assert granted(ALLOWED, installed.clusters) == ALLOWED
+    assert granted(optional, installed.clusters) == (optional if installed.has_options else [])
     assert granted(NEVER, installed.clusters) == []
     assert granted(NEVER, installed.own) == []
     assert granted(NEVER_EVERYWHERE, None) == []
     assert granted(EVERYWHERE, None) == (EVERYWHERE if installed.is_wide else [])
+    machines: list[Right] = [("get", "", "nodes", "")]
+    assert granted(machines, None) == (machines if installed.has_options else [])
     own: list[Right] = [("update", "coordination.k8s.io", "leases", ""), ("patch", "", "pods", "")]
     assert granted(own, installed.own) == own
     if not installed.is_wide:
         assert granted(ALLOWED, "kube-system") == []
+    if installed.own != installed.clusters and not installed.is_wide:
         assert granted([("get", "", "secrets", ""), ("create", "", "pods", "")], installed.own) == []
 
 
@@ -240,17 +280,13 @@ def test_secrets_can_be_limited_to_some_namespaces(
     for name in (secured, other):
         kubernetes.client.CoreV1Api(api_client).create_namespace({"metadata": {"name": name}})
     values = {
-        "watchNamespaces": [] if is_wide else [secured, other],
+        "watchNamespaces": ["*"] if is_wide else [secured, other],
         "rbac": {"secretNamespaces": [secured]},
     }
-    objects = [
-        item
-        for item in render(values, namespace=namespace)
-        if item["apiVersion"].startswith("rbac.") or item["kind"] == "ServiceAccount"
-    ]
+    objects = rights_in(render(values, namespace=namespace))
     applied(prepared, objects)
     try:
-        installed = Installed(own=namespace, clusters=secured, is_wide=is_wide)
+        installed = Installed(own=namespace, clusters=secured, is_wide=is_wide, has_options=False)
         for right in (("get", "", "secrets", ""), ("create", "", "secrets", "")):
             places = (secured, other, namespace, None)
             assert [may(api_client, installed, right, place) for place in places] == [
@@ -274,7 +310,9 @@ def test_those_who_may_edit_may_edit_clusters(
 ) -> None:
     """People with Kubernetes' own roles need no further ones."""
     roles = [
-        item for item in render(namespace="people") if "aggregate" in str(item["metadata"].get("labels", {}))
+        item
+        for item in render({"watchNamespaces": ["*"]}, namespace="people")
+        if "aggregate" in str(item["metadata"].get("labels", {}))
     ]
     applied(prepared, roles)
     api = kubernetes.client.RbacAuthorizationV1Api(api_client)
@@ -356,7 +394,7 @@ def running_operator(prepared: ApiServer, installed: Installed, *, log: Path, we
             f"--web=127.0.0.1:{web}",
             f"--web-token-file={token}",
         ),
-        *(() if installed.is_wide else (f"--namespace={installed.clusters}",)),
+        "--all-namespaces" if installed.is_wide else f"--namespace={installed.clusters}",
     ]
     config = prepared.kubeconfig_of(installed.own, OPERATOR)
     with log.open("wb") as output:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from kit.operators.operated import BROKERS, Operated, forwarded
+from quorate_operator.models.secrets import FOR_LISTENERS
 from quorate_operator.planning.cluster import Address
 
 EXTERNAL = "EXTERNAL"
@@ -176,7 +177,8 @@ def _certificate(directory: Path, name: str) -> dict[str, str | None]:
 
 
 def _put_secret(operated: Operated, data: dict[str, str | None]) -> None:
-    body = {"metadata": {"name": "outside"}, "data": {key: text for key, text in data.items() if text}}
+    metadata = {"name": "outside", "labels": {FOR_LISTENERS: "true"}}
+    body = {"metadata": metadata, "data": {key: text for key, text in data.items() if text}}
     names = {item.metadata.name for item in operated.core.list_namespaced_secret(operated.namespace).items}
     if "outside" in names:
         operated.core.replace_namespaced_secret("outside", operated.namespace, body)

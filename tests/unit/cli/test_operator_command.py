@@ -88,3 +88,37 @@ def test_what_is_no_selector_is_refused() -> None:
     reported = " ".join(ran.stderr.replace("\u2502", " ").split())
     assert ran.exit_code == 2
     assert "--selector: 'a in (b': a parenthesis has no partner" in reported
+
+
+@pytest.mark.parametrize(
+    ("arguments", "namespaces"),
+    [
+        ([], ("quorate-system",)),
+        (["--namespace=a", "-n", "b"], ("a", "b")),
+        (["--all-namespaces"], None),
+    ],
+)
+def test_all_namespaces_have_to_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], namespaces: tuple[str, ...] | None
+) -> None:
+    """By default the operator manages the namespace of its own pod."""
+    reported: list[process.OperatorOptions] = []
+
+    async def run_operator(options: process.OperatorOptions) -> None:
+        reported.append(options)
+
+    monkeypatch.setattr(process, "run_operator", run_operator)
+    monkeypatch.setattr(logs, "configure_logs", lambda **_: None)  # of this process, and of every test in it
+    variables = {"POD_NAMESPACE": "quorate-system", "QUORATE_POLICY": "images: [a/*]"}
+    ran = CliRunner().invoke(app, ["operator", "run", *arguments], env=variables, prog_name="quorate")
+    assert ran.exit_code == 0, ran.output
+    (options,) = reported
+    assert options.namespaces == namespaces
+    assert options.policy.images == ("a/*",)
+
+
+def test_an_unusable_policy_is_refused() -> None:
+    ran = CliRunner().invoke(app, ["operator", "run", "--policy={image: [a]}"], prog_name="quorate")
+    assert ran.exit_code == 2
+    reported = " ".join(ran.stderr.replace("\u2502", " ").split())
+    assert "--policy: image: Extra inputs are not permitted; allowed are images, podSecurity" in reported

@@ -36,6 +36,7 @@ from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.status import INVALID_MANIFEST
+from quorate_operator.models.tenant_policy import NOT_ALLOWED
 from quorate_operator.runtime.kubernetes.api import ApiError, Object
 from quorate_operator.runtime.loop import RequeuePolicy
 
@@ -407,15 +408,20 @@ class EntityGroup:
         )
 
     async def _loaded(self, member: Member) -> Work | None:
-        """Return the resource; None if it is invalid, which is reported."""
+        """Return the resource; None if it is invalid or not allowed, which is reported."""
+        reason, message = NOT_ALLOWED, self._targets.refusal_of(member.body)
         try:
             resource = load_entity(member.body, f"namespace {self.key.namespace}")
         except ManifestError as error:
+            reason, message = INVALID_MANIFEST, str(error)
+        if message is not None:
             if is_deleted(member.body):
-                await self._let_go(member, f"nothing was deleted: {error}")
+                await self._let_go(member, f"nothing was deleted: {message}")
                 return None
-            failure = Failure(code=INVALID_MANIFEST, message=str(error), is_retried=False)
+            failure = Failure(code=reason, message=message, is_retried=False)
             await self._report_failure(member, EntityResult(failure=failure))
+            if reason == NOT_ALLOWED:
+                await self._warn(member, reason, message)
             member.due_ms = self._after(self._requeue_policy.asleep_ms)
             return None
         return Work(member=member, resource=resource, name=member.handler.name_of(resource))

@@ -37,6 +37,7 @@ from quorate_operator.gateway.users import UserChange, change_users, observe_use
 from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD, USERNAME
 from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_operator.models.secrets import FOR_USERS, certificate_of, is_labelled
 from quorate_operator.models.topics import KafkaTopic
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.resources.certificates import certificate_of_user, why_not_issued
@@ -57,8 +58,6 @@ from quorate_operator.runtime.kubernetes.api import (
 SECRETS_AT_A_TIME_MAX = 16
 """How many Secrets and Certificates of users are read or written at the same time."""
 THE_BALANCE = "the balance"
-_NAME_OF_CERTIFICATE = "cert-manager.io/certificate-name"
-"""The annotation of a Secret with the name of the Certificate that it belongs to."""
 PASSWORD_SIZE_BYTES = 32
 """The number of random bytes in a password, which has 43 characters."""
 
@@ -226,7 +225,8 @@ class UserHandler:
             password=values.get(PASSWORD),
             has_other_login=has_other_login(user, values),
             is_own=_is_owned(found, user),
-            certificate=(metadata.get("annotations") or {}).get(_NAME_OF_CERTIFICATE),
+            is_labelled=is_labelled(found, FOR_USERS),
+            certificate=certificate_of(found),
         )
 
     async def _certificate(self, user: KafkaUser) -> ObservedCertificate | None:

@@ -15,7 +15,10 @@ from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.resources import ResourceStore, claimed_node_ids, is_deleted, is_paused
 from quorate_operator.handlers.selection import SPLIT_CLUSTER, is_selected, split_message
 from quorate_operator.models.entities import EntitySpec
+from quorate_operator.models.secrets import FOR_SERVERS, is_labelled, no_labelled_secret
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
+from quorate_operator.models.tenant_checks import entity_refusals
+from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy
 from quorate_operator.planning.cluster import Address as NodeAddress
 from quorate_operator.planning.cluster import DesiredCluster, Role
 from quorate_operator.resources.secrets import described_secret
@@ -80,19 +83,29 @@ class Targets:
         store: ResourceStore,
         snapshots: SnapshotRegistry,
         selector: LabelSelector = EVERYTHING,
+        policy: TenantPolicy = DEFAULT_POLICY,
     ) -> None:
         self._api = api
         self._store = store
         self._snapshots = snapshots
         self._selector = selector
+        self._policy = policy
         self._infrastructures: dict[ClusterKey, KubernetesInfrastructure] = {}
 
     def put(self, key: ClusterKey, infrastructure: KubernetesInfrastructure) -> None:
         """Store where the nodes of a cluster are."""
         self._infrastructures[key] = infrastructure
 
+    def refusal_of(self, body: Object) -> str | None:
+        """Return what the tenants' policy does not allow in a topic, user or rebalance, or None."""
+        refused = entity_refusals(body.get("spec") or {}, self._policy)
+        return "\n".join(map(str, refused)) or None
+
     async def find(self, key: TargetKey, spec: EntitySpec) -> Target:
-        """Return the target of resources with this key, of which `spec` is one. Raises ApiError."""
+        """Return the target of resources with this key, of which `spec` is one. Raises ApiError.
+
+        No Secret is read, and no server is connected to, for a resource with a `refusal_of`.
+        """
         if spec.cluster is not None:
             return await self._of_cluster(ClusterKey(key.namespace, spec.cluster))
         return await self._of_servers(key.namespace, spec)
@@ -101,7 +114,11 @@ class Targets:
         values = None
         if spec.security is not None and spec.security.secret_name is not None:
             secret = await self._api.get(SECRET, namespace, spec.security.secret_name)
-            values = None if secret is None else described_secret(secret).values
+            if secret is None or not is_labelled(secret, FOR_SERVERS):
+                where = "spec.security.secretName"
+                message = no_labelled_secret(where, spec.security.secret_name, FOR_SERVERS)
+                return Target(failure=Failure(code="SecretMissing", message=message, is_retried=False))
+            values = described_secret(secret).values
             fault = spec.security.secret_fault(values)
             if fault is not None:
                 return Target(failure=Failure(code=SECRET_MISSING, message=fault, is_retried=False))

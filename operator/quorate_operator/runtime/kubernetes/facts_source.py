@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from quorate_operator.models.manifests import Manifests
-from quorate_operator.models.secrets import Secret, secret_uses
+from quorate_operator.models.secrets import FOR_LISTENERS, Secret, certificate_of, is_labelled, secret_uses
 from quorate_operator.planning.cluster import Formation
 from quorate_operator.resources.certificates import why_not_issued
 from quorate_operator.resources.facts import Facts, Images, ListenerOf
@@ -41,6 +41,7 @@ class FactsSource:
         self._operator_namespace = operator_namespace
         self._secrets: dict[str, tuple[float, Secret | None]] = {}
         self._unreadable: set[str] = set()
+        self._unlabelled: set[str] = set()
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
         objects = self._objects.nodes()
@@ -84,6 +85,7 @@ class FactsSource:
             },
             secrets=self.secrets(),
             unreadable_secrets=frozenset(self._unreadable),
+            unlabelled_secrets=frozenset(self._unlabelled),
             certificates={
                 certificate["metadata"]["name"]: why_not_issued(certificate)
                 for certificate in self._objects.of_kind(CERTIFICATE)
@@ -96,9 +98,13 @@ class FactsSource:
         return {name: found for name, (_, found) in self._secrets.items() if found is not None}
 
     async def refresh_secrets(self, manifests: Manifests) -> None:
-        """Read the Secrets that listeners name, except for those read within half a minute. Raises ApiError."""
+        """Read the Secrets that listeners name, except for those read within half a minute. Raises ApiError.
+
+        Of a Secret that its owner did not label for this, no value is kept.
+        """
         namespace, found = self._objects.namespace, self.secrets()
         uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
+        issued = {use.name for use in uses if use.is_issued}
         faulty = {use.name for use in uses if use.fault(found, namespace) is not None}
         now = time.monotonic()
         for name in {use.name for use in uses}:
@@ -107,6 +113,13 @@ class FactsSource:
             if now - at < (FAULTY_SECRET_AGE_S_MAX if is_faulty else SECRET_AGE_S_MAX):
                 continue
             secret = await self._read(name)
+            self._unlabelled.discard(name)
+            # A Secret that cert-manager writes for the listener's own Certificate has no other owner.
+            if secret is not None and not (
+                is_labelled(secret, FOR_LISTENERS) or (name in issued and certificate_of(secret) == name)
+            ):
+                self._unlabelled.add(name)
+                secret = None
             self._secrets[name] = now, None if secret is None else described_secret(secret)
 
     async def _read(self, name: str) -> Object | None:

@@ -97,8 +97,10 @@ class ClusterObjects:
         if found is None:
             return
         owner = found["metadata"].get("labels", {}).get(LABEL_CLUSTER)
-        # A claim may have been created for the node, from a backup for instance.
-        is_ours = kind == VOLUME_CLAIM or annotation(found, ANNOTATION_APPLIED) is not None
+        # A claim may have been created for the node, from a backup for instance. It needs the label, because a
+        # StatefulSet names its claims in the same way, and the name of a pool is the choice of its owner.
+        is_made_for_it = kind == VOLUME_CLAIM and owner == self.cluster
+        is_ours = is_made_for_it or annotation(found, ANNOTATION_APPLIED) is not None
         if not is_ours or owner not in (None, self.cluster):
             whose = f"the cluster {owner}" if owner else "another owner"
             raise StepError(

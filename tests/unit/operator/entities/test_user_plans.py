@@ -64,9 +64,11 @@ def scram(**more: Any) -> KafkaUser:
     return user(authentication={"type": "scram-sha-512", **more})
 
 
-def secret(version: str = "s/1", password: str | None = PASSWORD, *, is_own: bool = True) -> ObservedSecret:
+def secret(
+    version: str = "s/1", password: str | None = PASSWORD, *, is_own: bool = True, is_labelled: bool = True
+) -> ObservedSecret:
     """What is stored."""
-    return ObservedSecret(version=version, password=password, is_own=is_own)
+    return ObservedSecret(version=version, password=password, is_own=is_own, is_labelled=is_labelled)
 
 
 STORED = StoredUser(is_managed=True, mechanism=SCRAM, secret_version="s/1")
@@ -149,6 +151,7 @@ def test_a_second_way_in_is_closed_after_the_first_is_open() -> None:
     [
         ({"secretName": "mine"}, None, SECRET_MISSING),
         ({}, secret(is_own=False), SECRET_TAKEN),
+        ({"secretName": "theirs"}, secret(is_own=False, is_labelled=False), SECRET_MISSING),
         ({"secretName": "mine"}, secret(password=None), SECRET_MISSING),
         ({"secretName": "mine"}, secret(password=f"{PASSWORD}\n"), SECRET_MISSING),
     ],

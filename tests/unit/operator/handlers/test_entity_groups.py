@@ -159,7 +159,8 @@ class Bench:
         self.now_ms = 0
         self.is_reachable = True
         self.faults: list[Exception] = []
-        targets = SimpleNamespace(find=self._find)
+        self.refusal: str | None = None
+        targets = SimpleNamespace(find=self._find, refusal_of=lambda _: self.refusal)
         key = TargetKey("kafka", "quorum", "")
         client = SimpleNamespace(describe_cluster=self._describe, close=self._close)
         self.group = EntityGroup(
@@ -460,6 +461,27 @@ async def test_an_invalid_resource_stalls_alone() -> None:
     await bench.reconcile()
     assert bench.condition("bad", "Stalled") == ("True", "InvalidManifest")
     assert bench.condition("good", "Ready")[0] == "True"
+
+
+async def test_a_resource_that_the_policy_refuses_is_neither_connected_nor_kept() -> None:
+    bench = Bench()
+    bench.seen(bench.server.create("orders"))
+    bench.refusal = "spec.bootstrapServers[0]: not here"
+    bench.faults = [AssertionError("no server may be looked for")]
+    await bench.reconcile()
+    assert bench.condition("orders", "Stalled") == ("True", "NotAllowed")
+    assert bench.condition("orders", "Ready") == ("False", "NotAllowed")
+    assert ("NotAllowed", bench.refusal) in bench.events.recorded
+    assert bench.handler.done == []
+    bench.seen(bench.server.delete("orders"))
+    async with asyncio.timeout(HANG_S):
+        await bench.reconcile()
+        await bench.group.wait_cleared("orders")
+    assert bench.events.recorded[-1] == ("NothingDeleted", f"nothing was deleted: {bench.refusal}")
+    bench.refusal, bench.faults = None, []
+    bench.seen(bench.server.create("later"))
+    await bench.reconcile()
+    assert bench.handler.done == ["CreateTopic"]
 
 
 async def test_a_fault_of_the_operator_does_not_end_the_group(caplog: pytest.LogCaptureFixture) -> None:

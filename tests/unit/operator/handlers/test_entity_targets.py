@@ -13,7 +13,9 @@ from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.targets import TargetKey, Targets, config_of_nodes
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.models.manifests import load_entity
+from quorate_operator.models.secrets import FOR_SERVERS
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
+from quorate_operator.models.tenant_policy import TenantPolicy
 from quorate_operator.planning.cluster import Address as NodeAddress
 from quorate_operator.runtime.kubernetes.api import CONTROLLERS, Kind
 from quorate_operator.security import client_security
@@ -60,9 +62,9 @@ async def find(
 
 
 def secret(**values: str) -> Object:
-    """A Secret; `_` stands for `.`."""
+    """A Secret for bootstrap servers; `_` stands for `.`."""
     data = {key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in values.items()}
-    return {"metadata": {"uid": "s"}, "data": data}
+    return {"metadata": {"uid": "s", "labels": {FOR_SERVERS: "true"}}, "data": data}
 
 
 async def test_a_cluster_that_was_not_seen_yet_is_asked_for() -> None:
@@ -129,6 +131,32 @@ async def test_a_secret_that_can_not_be_used_is_told(values: dict[str, str] | No
     assert "spec.security.secretName: 'login'" in found.failure.message
     assert PASSWORD not in found.failure.message
     assert not found.failure.is_retried
+
+
+@pytest.mark.parametrize("labels", [None, {}, {FOR_SERVERS: "false"}, {"quorate.dev/for-listeners": "true"}])
+async def test_a_secret_is_used_only_if_its_owner_labelled_it(labels: dict[str, str] | None) -> None:
+    """A user who may create topics can't find out which Secrets exist."""
+    body = topic(
+        bootstrapServers=["a:9092"],
+        security={"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "secretName": "login"},
+    )
+    kept = secret(username="admin", password=PASSWORD)
+    kept["metadata"]["labels"] = labels
+    found, missing = [(await find(server, body)) for server in (Server(login=kept), Server())]
+    assert found.config is None
+    assert (found.failure.code, found.failure.is_retried) == ("SecretMissing", False)
+    assert found.failure == missing.failure
+    assert 'no such Secret with the label quorate.dev/for-bootstrap-servers: "true"' in found.failure.message
+
+
+def test_a_topic_that_the_policy_refuses_is_named() -> None:
+    policy = TenantPolicy(servers=("kafka.example.com:9093",))
+    targets = Targets(cast("Any", None), ResourceStore(), SnapshotRegistry(), EVERYTHING, policy)
+    assert targets.refusal_of(topic(bootstrapServers=["kafka.example.com:9093"])) is None
+    assert targets.refusal_of(topic(cluster="quorum")) is None
+    message = targets.refusal_of(topic(bootstrapServers=["kafka.example.com:9093", "evil:1"]))
+    assert message is not None
+    assert message.startswith("spec.bootstrapServers[1]: 'evil:1': must be one of kafka.example.com:9093; ")
 
 
 def test_a_secret_names_no_file() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from kit.reconciles import resource
 from quorate_operator.handlers.resources import ClusterResources, is_deleted
 from quorate_operator.handlers.validation import Named, ValidationResult, validate
+from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS
 
 Object = dict[str, Any]
@@ -23,14 +24,19 @@ def _quorum(**spec: Any) -> Object:
     return _resource("quorum", kind="KafkaController", **spec)
 
 
-def _accepted(quorum: Object, *pools: Object, before: ValidationResult | None = None) -> ValidationResult:
+def _accepted(
+    quorum: Object,
+    *pools: Object,
+    before: ValidationResult | None = None,
+    policy: TenantPolicy = DEFAULT_POLICY,
+) -> ValidationResult:
     resources = ClusterResources(
         quorum=quorum,
         pools={body["metadata"]["name"]: body for body in pools},
         leaving_pools=frozenset(body["metadata"]["name"] for body in pools if is_deleted(body)),
         namesakes=frozenset(body["metadata"]["name"] for body in pools) & {quorum["metadata"]["name"]},
     )
-    return validate(resources, before.accepted if before else {})
+    return validate(resources, before.accepted if before else {}, policy)
 
 
 def _node_ids(acceptance: ValidationResult) -> dict[str, list[int]]:
@@ -132,3 +138,40 @@ def test_a_pool_that_is_drained_is_used_and_keeps_its_ids() -> None:
     freed = _accepted(_quorum(), retained, new, before=before)
     assert freed.manifests is not None
     assert (freed.manifests.drained_pools, freed.refused) == (frozenset(), {})
+
+
+HOST_PATH = {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}
+HOST_PATHS = TenantPolicy.model_validate({"volumeTypes": ["hostPath"]})
+
+
+def test_what_the_policy_does_not_allow_is_not_used() -> None:
+    quorum, pool = _quorum(), _resource("brokers", template=HOST_PATH)
+    found = _accepted(quorum, pool)
+    brokers = Named("KafkaBroker", "brokers")
+    assert _node_ids(found) == {"quorum": [3000, 3001, 3002]}
+    assert (found.refused.keys(), found.not_allowed) == ({brokers}, {brokers})
+    assert (found.reason_of(brokers), found.reason_of(QUORUM)) == ("NotAllowed", "InvalidManifest")
+    assert found.refused[brokers].startswith(
+        "namespace kafka: KafkaBroker brokers: spec.template.volumes[0]: 'hostPath': must be one of emptyDir, "
+    )
+    wrong = _accepted(_quorum(template=HOST_PATH), pool)
+    assert wrong.manifests is None
+    assert wrong.reason_of(QUORUM) == "NotAllowed"
+    allowed = _accepted(quorum, pool, policy=HOST_PATHS)
+    assert not allowed.refused
+
+
+def test_neither_a_former_spec_nor_a_status_gets_past_the_policy() -> None:
+    """A spec that was accepted under another policy is not built again."""
+    pool = _resource("brokers", template=HOST_PATH)
+    before = _accepted(_quorum(), pool, policy=HOST_PATHS)
+    assert _node_ids(before)["brokers"] == [0, 1, 2]
+    for known, status in ((before, {}), (None, {"acceptedSpec": pool["spec"]})):
+        found = _accepted(_quorum(), {**pool, "status": status}, before=known)
+        assert _node_ids(found) == {"quorum": [3000, 3001, 3002]}
+        assert found.spec_of(pool) is None
+    changed = _resource("brokers", template=HOST_PATH, replicas=9)
+    fine = _resource("brokers")
+    kept = _accepted(_quorum(), changed, before=_accepted(_quorum(), fine))
+    assert _node_ids(kept)["brokers"] == [0, 1, 2]
+    assert kept.spec_of(changed) == fine["spec"]

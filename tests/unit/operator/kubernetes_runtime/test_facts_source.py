@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 from kit.desired_cluster import FORMATION, Make
+from quorate_operator.models.secrets import FOR_LISTENERS
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Facts, Images
@@ -14,6 +15,7 @@ from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 
 Object = dict[str, Any]
+ISSUED = "cert-manager.io/certificate-name"
 NODE_PORT = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]"
 
 
@@ -71,13 +73,42 @@ async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> Non
 class _Secrets:
     """An API server with one Secret, which may be forbidden."""
 
-    def __init__(self, status: int | None) -> None:
+    def __init__(self, status: int | None, **metadata: Any) -> None:
         self.status = status
+        self.metadata = metadata or {"labels": {FOR_LISTENERS: "true"}}
 
     async def get(self, _kind: Kind, _namespace: str, name: str) -> Object:
         if self.status is not None:
             raise ApiError(self.status, "", "secrets is forbidden")
-        return {"metadata": {"name": name, "uid": "1"}, "data": {"tls.crt": "YQ=="}}
+        return {"metadata": {"name": name, "uid": "1", **self.metadata}, "data": {"tls.crt": "YQ=="}}
+
+
+SECURED = "listeners: [{name: IN}, {name: OUT, protocol: SSL, tls: {%s}}]"
+
+
+@pytest.mark.parametrize(
+    ("tls", "metadata", "is_read"),
+    [
+        ("secretName: cert", {"labels": {FOR_LISTENERS: "true"}}, True),
+        ("secretName: cert", {"labels": {FOR_LISTENERS: "false"}}, False),
+        ("secretName: cert", {"labels": None, "annotations": {ISSUED: "cert"}}, False),
+        ("issuerRef: {name: ours}", {"annotations": {ISSUED: "brokers-out-tls"}}, True),
+        ("issuerRef: {name: ours}", {"annotations": {ISSUED: "theirs"}}, False),
+    ],
+)
+async def test_only_secrets_that_their_owner_labelled_are_read_for_nodes(
+    make: Make, tls: str, metadata: Object, is_read: bool
+) -> None:
+    """A Secret that cert-manager wrote for the listener's own Certificate needs no label."""
+    manifests = make(brokers=SECURED % tls).context.manifests
+    api = _Secrets(None, **metadata)
+    objects = ClusterObjects(cast("Any", api), ObjectCache(), namespace="kafka", cluster="quorum")
+    assigned = FactsSource(cast("Any", api), objects)
+    for _ in range(2):
+        await assigned.refresh_secrets(manifests)
+    facts = assigned.facts(manifests, Images(quorate="q"), FORMATION)
+    assert bool(facts.secrets) == is_read
+    assert bool(facts.unlabelled_secrets) != is_read
 
 
 async def test_a_secret_that_may_not_be_read_costs_only_its_nodes(make: Make) -> None:

@@ -1,0 +1,160 @@
+"""Compares resources with the tenants' policy: each field that reaches further than the resource's own nodes. Pure.
+
+Specs are read as the API server stores them. Kubernetes' own objects inside are checked only when a pod is created:
+other shapes than the expected one are refused, as are fields of pods that are not known to be harmless.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from quorate_operator.models.listeners import BY_HOST
+from quorate_operator.models.tenant_pods import check_containers, check_pod_security, check_references
+from quorate_operator.models.tenant_policy import (
+    Refused,
+    TenantPolicy,
+    allows,
+    allows_address,
+    allows_host,
+)
+
+Spec = Mapping[str, Any]
+_CERT_MANAGER = "cert-manager.io"
+_SHOWN_MAX = 10
+
+
+class Check(NamedTuple):
+    """One value of a spec, and the list of the policy that has to allow it."""
+
+    field: str
+    value: object
+    list_name: str
+    matches: Callable[[Iterable[str], str], bool] = allows
+
+
+def pool_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
+    """Return what the policy does not allow in the spec of a KafkaController or KafkaBroker."""
+    template = spec.get("template") or {}
+    found = [*_refused((*_of_pool(spec), *_of_template(template)), policy)]
+    found += check_references("spec.template", template, policy)
+    found += check_pod_security("spec.template.securityContext", template.get("securityContext"), policy)
+    found += check_containers("spec.template.sidecars", template.get("sidecars") or (), policy)
+    return tuple(found)
+
+
+def entity_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
+    """Return what the policy does not allow in the spec of a KafkaTopic, KafkaUser or KafkaRebalance."""
+    servers = [
+        Check(f"spec.bootstrapServers[{place}]", server, "servers", allows_host)
+        for place, server in enumerate(spec.get("bootstrapServers") or ())
+    ]
+    issuer = (spec.get("authentication") or {}).get("issuerRef")
+    issuers = [] if issuer is None else [_issuer("spec.authentication.issuerRef", issuer)]
+    found = [*_refused((*servers, *issuers), policy)]
+    security = spec.get("security") or {}
+    if security.get("protocol") == "SASL_PLAINTEXT" and security.get("mechanism") == "PLAIN":
+        rule = "PLAIN sends the password itself, and needs protocol SASL_SSL"
+        found.append(Refused("spec.security.mechanism", "'PLAIN'", rule, ""))
+    return tuple(found)
+
+
+def _refused(checks: Iterable[Check], policy: TenantPolicy) -> Iterator[Refused]:
+    lists = policy.model_dump(by_alias=True)
+    for check in checks:
+        allowed: Sequence[str] = lists[check.list_name]
+        if not (isinstance(check.value, str) and check.matches(allowed, check.value)):
+            yield Refused(check.field, _shown(check.value), _rule(allowed), check.list_name)
+
+
+def _rule(allowed: Sequence[str]) -> str:
+    shown = ", ".join(allowed[:_SHOWN_MAX]) + (", ..." if len(allowed) > _SHOWN_MAX else "")
+    return f"must be one of {shown}" if allowed else "is not allowed"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _of_pool(spec: Spec) -> Iterator[Check]:
+    """Yield what a pool asks for outside of its template."""
+    if spec.get("image") is not None:
+        yield Check("spec.image", spec["image"], "images")
+    history = spec.get("history") or {}
+    if history.get("image") is not None:
+        yield Check("spec.history.image", history["image"], "images")
+    if history.get("claimName") is not None:
+        yield Check("spec.history.claimName", history["claimName"], "claims")
+    if spec.get("rack"):
+        # The operator copies the label's value, which the owner then reads in Kafka.
+        yield Check("spec.rack.topologyKey", spec["rack"].get("topologyKey"), "nodeLabels")
+    by_host = set()
+    for place, listener in enumerate(spec.get("listeners") or ()):
+        where = f"spec.listeners[{place}]"
+        issuer = (listener.get("tls") or {}).get("issuerRef")
+        if issuer is not None:
+            yield _issuer(f"{where}.tls.issuerRef", issuer)
+        exposure = listener.get("exposure") or {}
+        yield from _of_exposure(f"{where}.exposure", exposure)
+        if exposure.get("type") in BY_HOST:
+            by_host.add(listener.get("name"))
+            hosts = [(f"{where}.{field}", listener.get(field)) for field in ("advertisedHost", "interimHost")]
+            hosts.append((f"{where}.exposure.bootstrapHost", exposure.get("bootstrapHost")))
+            yield from (Check(field, host, "hosts", allows_host) for field, host in hosts if host is not None)
+    for place, node in enumerate(spec.get("nodes") or ()):
+        for listener_name, host in (node.get("advertisedHosts") or {}).items():
+            if listener_name in by_host:
+                yield Check(
+                    f"spec.nodes[{place}].advertisedHosts.{listener_name}", host, "hosts", allows_host
+                )
+
+
+def _of_exposure(where: str, exposure: Spec) -> Iterator[Check]:
+    if exposure.get("type") is not None:
+        yield Check(f"{where}.type", exposure["type"], "exposureTypes")
+    for name in exposure.get("annotations") or ():
+        yield Check(f"{where}.annotations", name, "exposureAnnotations")
+    for address in (*(exposure.get("externalIPs") or ()), exposure.get("loadBalancerIP")):
+        # An address of another Service, or of a node, would take over the traffic of others.
+        if address is not None:
+            yield Check(f"{where}.externalIPs, loadBalancerIP", address, "addresses", allows_address)
+
+
+def _issuer(field: str, issuer: Spec) -> Check:
+    kind, group = issuer.get("kind", "Issuer"), issuer.get("group", _CERT_MANAGER)
+    qualified = kind if group == _CERT_MANAGER else f"{kind}.{group}"
+    return Check(field, f"{qualified}/{issuer.get('name')}", "issuers")
+
+
+def _of_template(template: Spec) -> Iterator[Check]:
+    """Yield what a template asks for by name: labels, nodes, accounts, classes."""
+    where = "spec.template"
+    for field, list_name in (("labels", "podLabels"), ("annotations", "podAnnotations")):
+        for name in template.get(field) or ():
+            yield Check(f"{where}.{field}", name, list_name)
+    for field, list_name in (
+        ("serviceAccountName", "serviceAccounts"),
+        ("priorityClassName", "priorityClasses"),
+    ):
+        if template.get(field) is not None:
+            yield Check(f"{where}.{field}", template[field], list_name)
+    for name in template.get("nodeSelector") or ():
+        yield Check(f"{where}.nodeSelector", name, "nodeLabels")
+    for place, toleration in enumerate(template.get("tolerations") or ()):
+        # Without a key it tolerates all taints, as a pattern * would allow.
+        yield Check(f"{where}.tolerations[{place}].key", toleration.get("key") or "*", "taints")
+    yield from _of_node_affinity(
+        f"{where}.affinity.nodeAffinity", (template.get("affinity") or {}).get("nodeAffinity") or {}
+    )
+
+
+def _of_node_affinity(where: str, affinity: Spec) -> Iterator[Check]:
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    terms = [
+        *(required.get("nodeSelectorTerms") or ()),
+        *(item.get("preference") or {} for item in preferred),
+    ]
+    for term in terms:
+        for part in ("matchExpressions", "matchFields"):
+            for expression in term.get(part) or ():
+                yield Check(f"{where}: {part}: key", expression.get("key"), "nodeLabels")
