@@ -21,6 +21,7 @@ from quorate_operator.models.base import (
     ResourceName,
     rules,
 )
+from quorate_operator.models.exposures import check_node_ports
 from quorate_operator.models.history import History
 from quorate_operator.models.hosts import HostTemplate
 from quorate_operator.models.listeners import (
@@ -301,6 +302,7 @@ class KafkaBrokerSpec(PoolSpec):
         if self.listeners[0].has_tokens_alone:
             raise ValueError(f"listeners[0].sasl.mechanisms: {OAUTHBEARER}: {TOKENS_ALONE_RULE}")
         self.check_hosts(self.nodes, self.listeners)
+        check_node_ports([listener.exposure for listener in self.listeners])
         for place, listener in enumerate(self.listeners):
             where = f"listeners[{place}]"
             if not has_ports_by_node(listener):

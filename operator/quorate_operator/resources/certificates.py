@@ -19,6 +19,7 @@ from quorate_operator.resources.names import (
     pool_labels,
     pool_names,
 )
+from quorate_operator.resources.pod_addresses import bootstrap_addresses
 
 API_VERSION = "cert-manager.io/v1"
 KIND = "Certificate"
@@ -127,15 +128,28 @@ def _hosts(
     names, addresses = {f"*{inside}"}, set()
     if isinstance(pool, KafkaBroker) and bootstrap_name(name) not in pool_names(context):
         names.add(f"{bootstrap_name(name)}.{context.namespace}.svc")
-    if isinstance(listener, BrokerListener) and listener.exposure.bootstrap_host is not None:
-        names.add(listener.exposure.bootstrap_host)
+    hosts = list(_bootstrap_hosts(context, desired, name, listener))
     for node in desired.nodes_with_settings:
-        for host in _client_hosts(context, node, listener) if node.pool == name else ():
-            if _is_address(host):
-                addresses.add(host)
-            elif not (host.endswith(inside) and "." not in host.removesuffix(inside)):
-                names.add(host)
+        hosts += _client_hosts(context, node, listener) if node.pool == name else ()
+    for host in hosts:
+        if _is_address(host):
+            addresses.add(host)
+        elif not (host.endswith(inside) and "." not in host.removesuffix(inside)):
+            names.add(host)
     return sorted(names), sorted(addresses)
+
+
+def _bootstrap_hosts(
+    context: Context, desired: DesiredCluster, pool: str, listener: Listener
+) -> Iterator[str]:
+    """Yield the hosts that lead clients outside of Kubernetes to any broker of the pool."""
+    if not isinstance(listener, BrokerListener):
+        return
+    if listener.exposure.bootstrap_host is not None:
+        yield listener.exposure.bootstrap_host
+    node = next((node for node in desired.nodes_with_settings if node.pool == pool), None)
+    if node is not None:
+        yield from (address.host for address in bootstrap_addresses(context, node, listener))
 
 
 def _client_hosts(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:

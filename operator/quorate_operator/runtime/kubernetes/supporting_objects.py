@@ -15,6 +15,7 @@ from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unrea
 from quorate_operator.planning.rollout import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.certificates import certificates
+from quorate_operator.resources.exposures import PURPOSE_EXPOSURE, exposed_bootstraps, exposures
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import (
     CONDITION_IN_SYNC,
@@ -30,9 +31,7 @@ from quorate_operator.resources.protection import (
     controllers_policy,
 )
 from quorate_operator.resources.services import (
-    PURPOSE_EXPOSURE,
     bootstrap_service,
-    exposures,
     headless_service,
     ingresses,
 )
@@ -114,6 +113,7 @@ async def apply_supporting_objects(
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
     for node in desired.nodes:
         wanted += exposures(context, node)
+    wanted += exposed_bootstraps(context, desired)
     for item in wanted:
         await _apply(objects, item, refused)
     for pool in pools:
@@ -134,8 +134,11 @@ async def apply_supporting_objects(
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
     for service in objects.of_kind(SERVICE):
         labels = service["metadata"]["labels"]
-        is_ours = labels.get(LABEL_PURPOSE) == PURPOSE_EXPOSURE and any(
-            labels.get(LABEL_NODE_ID) == str(node.node_id) for node in desired.nodes
+        of_node = labels.get(LABEL_NODE_ID)
+        is_ours = labels.get(LABEL_PURPOSE) == PURPOSE_EXPOSURE and (
+            any(of_node == str(node.node_id) for node in desired.nodes)
+            if of_node is not None
+            else labels.get(LABEL_POOL) in pool_names(context)
         )
         if is_ours and service["metadata"]["name"] not in names:
             await objects.delete(SERVICE, service)

@@ -11,6 +11,7 @@ from quorate_operator.planning.cluster import Address, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
+from quorate_operator.resources.exposures import exposures
 from quorate_operator.resources.names import node_labels, owner_references
 from quorate_operator.resources.protection import (
     brokers_budget,
@@ -20,7 +21,6 @@ from quorate_operator.resources.protection import (
 )
 from quorate_operator.resources.services import (
     bootstrap_service,
-    exposures,
     headless_service,
     ingresses,
     listener_statuses,

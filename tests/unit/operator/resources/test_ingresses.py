@@ -4,8 +4,9 @@ import pytest
 from kit.desired_cluster import Make
 from quorate_operator.planning.cluster import Address
 from quorate_operator.resources.certificates import certificates
+from quorate_operator.resources.exposures import exposures
 from quorate_operator.resources.names import node_labels
-from quorate_operator.resources.services import exposures, ingresses, listener_statuses
+from quorate_operator.resources.services import ingresses, listener_statuses
 
 
 def pool(exposure: str, more: str = "", tls: str = "secretName: cert") -> str:
