@@ -206,6 +206,8 @@ def _common(view: ClusterView, pool: PoolView) -> list[Condition]:
         ready = Condition("Ready", False, DRAINING, "deleted: removed once its brokers hold no replicas")
     elif view.lifecycle is Lifecycle.HIBERNATED:
         ready = Condition("Ready", False, "Hibernated", "the cluster is hibernated")
+    elif waits := _address_waits(pool):
+        ready = Condition("Ready", False, *waits[0])
     elif not waiting and outdated:
         ready = Condition("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
     elif not waiting:
@@ -251,7 +253,20 @@ def _stalled(pool: PoolView) -> Condition:
     refusal = _first_fault(pool)
     if refusal is not None:
         return Condition("Stalled", True, refusal.code, refusal.message)
+    if stalled := _address_waits(pool, is_stalled=True):
+        return Condition("Stalled", True, *stalled[0])
     return Condition("Stalled", False, "NothingRefused", "")
+
+
+def _address_waits(pool: PoolView, *, is_stalled: bool = False) -> list[tuple[str, str]]:
+    """Return reason and message of the waits for addresses of the pool, or of those alone that need the user."""
+    own = {node.seen.node_id for node in pool.nodes}
+    waits = (step.step for step in pool.steps if isinstance(step.step, WaitFor))
+    return [
+        (wait.code, wait.reason)
+        for wait in waits
+        if wait.code and own & set(wait.node_ids) and (wait.is_stalled or not is_stalled)
+    ]
 
 
 def _first_fault(pool: PoolView) -> Refusal | None:

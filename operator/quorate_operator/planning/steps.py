@@ -247,6 +247,10 @@ class WaitFor:
     reason: str
     node_ids: tuple[int, ...] = ()
     until_ms: int | None = None
+    code: str | None = None
+    """If set, the nodes do not serve all their clients meanwhile: the reason of Ready, for programs."""
+    is_stalled: bool = False
+    """Whether it waits for a change by the user, and has waited for a while."""
 
 
 def wait_for(reason: str, *node_ids: int, until_ms: int | None = None) -> WaitFor:

@@ -33,8 +33,8 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import GrowVolume, Plan, Postponed, Refusal, wait_for
-from quorate_operator.view.cluster import view_of
+from quorate_operator.planning.steps import GrowVolume, Plan, Postponed, Refusal, WaitFor, wait_for
+from quorate_operator.view.cluster import Health, view_of
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
 WORK = wait_for("controllers to catch up", 3000)
@@ -465,6 +465,36 @@ def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
         status = broker_status(view, pool="pool", generation=1)
         assert [(broker["nodeId"], broker["replicas"]) for broker in status["brokers"]] == [(1, 12)]
         assert _conditions(status, "Ready", "Stalled") == [ready, stalled]
+
+
+@pytest.mark.parametrize("is_stalled", [False, True])
+def test_a_pool_whose_addresses_are_waited_for_is_not_ready(*, is_stalled: bool) -> None:
+    """After a while it is Stalled, too. The quorum is not concerned."""
+    manifests = load_manifests(
+        f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
+        "spec: {controllers: quorum, replicas: 1, nodeIds: {first: 0}}}",
+        "test",
+    )
+    nodes = {
+        node_id: ObservedNode(node_id=node_id, role=role, state=NodeState.READY, pool=pool)
+        for node_id, role, pool in (
+            (0, Role.BROKER, "pool"),
+            *((node_id, Role.CONTROLLER, "quorum") for node_id in (3000, 3001, 3002)),
+        )
+    }
+    wait = WaitFor(
+        reason="b0:9094 to reach broker-0", node_ids=(0,), code="AddressNotVerified", is_stalled=is_stalled
+    )
+    observed = ObservedCluster(nodes=nodes, quorum=None)
+    view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=(wait,)))
+    status = broker_status(view, pool="pool", generation=1)
+    stalled = ("True", "AddressNotVerified") if is_stalled else ("False", "NothingRefused")
+    assert _conditions(status, "Ready", "Stalled") == [("False", "AddressNotVerified"), stalled]
+    assert view.health is (Health.ATTENTION if is_stalled else Health.WORKING)
+    assert _conditions(controller_status(view, generation=1), "Ready", "Stalled") == [
+        ("True", "AllReady"),
+        ("False", "NothingRefused"),
+    ]
 
 
 def _conditions(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
