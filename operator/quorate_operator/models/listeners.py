@@ -67,6 +67,11 @@ class ControllerListener(Listener):
     sasl: ControllerSasl | None = Field(
         default=None, description="Authentication; required with protocol SASL_SSL."
     )
+    network_policy_peers: NetworkPolicyPeers | None = Field(
+        default=None,
+        description="Who may connect besides the nodes of the cluster and the operator, as `from` of a "
+        "NetworkPolicy: admin clients, and brokers or controllers that run elsewhere. Default: nobody.",
+    )
 
 
 class BrokerListener(Listener):

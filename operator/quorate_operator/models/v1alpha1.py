@@ -34,6 +34,7 @@ from quorate_operator.models.nodes import BrokerNode, ControllerNode, NodeIds, o
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
     ControllersNetworkPolicy,
+    DisruptionBudgets,
     NetworkPolicy,
     Rack,
 )
@@ -152,6 +153,10 @@ class KafkaControllerSpec(PoolSpec):
     network_policy: ControllersNetworkPolicy = Field(
         default_factory=ControllersNetworkPolicy,
         description="Peers that may connect to the controllers, where the network enforces it.",
+    )
+    disruption_budgets: DisruptionBudgets | None = Field(
+        default=None,
+        description="The PodDisruptionBudgets of controllers and brokers. Default: both are kept.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     authorization: Authorization | None = Field(

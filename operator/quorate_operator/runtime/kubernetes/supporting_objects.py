@@ -98,18 +98,20 @@ async def apply_supporting_objects(
     controllers = max(sum(found.role is Role.CONTROLLER for found in pods), members)
     voters = len(observed.quorum.voters) if observed.quorum else members
     brokers = max(sum(found.role is Role.BROKER for found in pods), len(desired.of_role(Role.BROKER)))
-    wanted = [
-        headless_service(context, desired, cluster, Role.CONTROLLER),
-        controllers_budget(context, voters=voters, pods=controllers),
-        brokers_budget(
-            context,
-            pods=brokers,
-            spare=spare_brokers(desired, observed),
-            may_unready_go=brokers <= 1 or may_unready_go(observed),
-        ),
-        controllers_policy(context, desired),
-        *brokers_policies(context),
-    ]
+    wanted = [headless_service(context, desired, cluster, Role.CONTROLLER), *brokers_policies(context)]
+    spec = context.manifests.controllers.spec
+    if spec.disruption_budgets is None or spec.disruption_budgets.enabled:
+        wanted += [
+            controllers_budget(context, voters=voters, pods=controllers),
+            brokers_budget(
+                context,
+                pods=brokers,
+                spare=spare_brokers(desired, observed),
+                may_unready_go=brokers <= 1 or may_unready_go(observed),
+            ),
+        ]
+    if spec.network_policy.enabled:
+        wanted.append(controllers_policy(context, desired))
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
     for node in desired.nodes:
         wanted += exposures(context, node)
