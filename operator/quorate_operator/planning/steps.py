@@ -299,6 +299,11 @@ class Plan:
         return tuple(step for step in self.steps if isinstance(step, WaitFor))
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether there are steps, and all of them wait for the user."""
+        return bool(self.steps) and all(isinstance(step, WaitFor) and step.is_stalled for step in self.steps)
+
+    @property
     def look_again_at_ms(self) -> int | None:
         """The earliest time at which time alone changes the plan, or None."""
         times = [wait.until_ms for wait in self.waits if wait.until_ms is not None]
