@@ -14,7 +14,8 @@ from quorate_operator.models.exposures import (
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.object_names import dns_label
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
-from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.facts import Context, IngressHosts, ListenerOf, Object
+from quorate_operator.resources.ingress_hosts import hosts_annotation
 from quorate_operator.resources.names import (
     LABEL_PURPOSE,
     descriptive_labels,
@@ -31,21 +32,23 @@ from quorate_operator.resources.services import ip_families, service
 PURPOSE_EXPOSURE = "exposure"
 
 
-def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
+def exposures(context: Context, node: DesiredNode, hosts: IngressHosts | None = None) -> tuple[Object, ...]:
     """Return the node's Services for clients outside of Kubernetes, one for each listener that is exposed by one.
 
-    Those of Ingresses and Routes are of type ClusterIP.
+    Those of Ingresses and Routes are of type ClusterIP, and store the `hosts` that lead to them.
     """
     services = []
     for listener in node.listeners:
         if not isinstance(listener, BrokerListener) or listener.exposure.type not in WITH_SERVICES:
             continue
+        led = (hosts or {}).get(ListenerOf(node.node_id, listener.name))
         services.append(
             _exposed(
                 context,
                 node,
                 listener,
                 name=exposure_name(node.pool, node.node_id, listener.name),
+                annotations={} if led is None else hosts_annotation(led),
                 labels=labels_of(context, node),
                 selected=node_labels(context, node.pool, node.role, node.node_id),
                 own=listener.exposure.service_of(node.node_id),
@@ -80,6 +83,7 @@ def exposed_bootstraps(context: Context, desired: DesiredCluster) -> tuple[Objec
                     node,
                     listener,
                     name=bootstrap,
+                    annotations={},
                     labels=descriptive_labels(context) | selected,
                     selected=selected,
                     own=listener.exposure.bootstrap or ExposedService(),
@@ -95,6 +99,7 @@ def _exposed(
     listener: BrokerListener,
     *,
     name: str,
+    annotations: Mapping[str, str],
     labels: Mapping[str, str],
     selected: Mapping[str, str],
     own: ExposedService,
@@ -117,10 +122,14 @@ def _exposed(
         **_settings(exposure, own, traffic_policy),
     }
     # Ingresses and Routes have the annotations themselves.
-    annotations = {} if is_by_host else exposure.annotations | (own.annotations or {})
-    annotations = annotations | {"quorate.dev/listener": listener.name}
+    of_user = {} if is_by_host else exposure.annotations | (own.annotations or {})
     return service(
-        context, name, node.pool, {**labels, LABEL_PURPOSE: PURPOSE_EXPOSURE}, spec, annotations=annotations
+        context,
+        name,
+        node.pool,
+        {**labels, LABEL_PURPOSE: PURPOSE_EXPOSURE},
+        spec,
+        annotations={**of_user, "quorate.dev/listener": listener.name, **annotations},
     )
 
 

@@ -25,6 +25,9 @@ class BootstrapOf(NamedTuple):
     listener: str
 
 
+IngressHosts = Mapping[ListenerOf, Mapping[str, int | None]]
+"""Hosts that lead through an ingress controller or router to a node, and when each was retired, in Unix ms."""
+
 PUBLISHED = "ghcr.io/quorate"
 """The registry path of released images; the chart, the kustomize base and the Dockerfiles have it, too."""
 
@@ -65,6 +68,10 @@ class Facts:
     """As `load_balancers`, of the Services that lead to any broker."""
     bootstrap_node_ports: Mapping[BootstrapOf, int] = field(default_factory=dict)
     """As `node_ports`, of the Services that lead to any broker."""
+    ingress_hosts: IngressHosts = field(default_factory=dict)
+    """As they were stored, see `ingress_hosts.ingress_hosts`."""
+    published: Mapping[ListenerOf, frozenset[str]] = field(default_factory=dict)
+    """The hosts of the namespace that lead to each listener of a node, also in their overlap."""
     configured: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
     """The addresses that each node was started with, used while a load balancer or host is temporarily unknown."""
     revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)

@@ -38,6 +38,8 @@ ANNOTATION_VERIFIED = "quorate.dev/verified"
 """On ConfigMaps: when a probe of each externally managed `host:port` reached the node, in Unix ms, as JSON."""
 ANNOTATION_PUBLISHED = "quorate.dev/published"
 """On Services of published names: the ports, and when each was published and retired, as JSON."""
+ANNOTATION_HOSTS = "quorate.dev/hosts"
+"""On Services of Ingresses and Routes: the hosts that lead to the node, and when each was retired, as JSON."""
 
 CONDITION_IN_SYNC = "quorate.dev/in-sync"
 """On pods of brokers, as a readiness gate: whether the broker is in service and its replicas are in sync."""

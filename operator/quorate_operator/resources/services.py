@@ -17,7 +17,8 @@ from quorate_operator.models.security import TLS_AUTHORITIES
 from quorate_operator.models.status import AUTHORITIES_LENGTH_MAX, ListenerStatus
 from quorate_operator.models.v1alpha1 import KafkaBroker
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
-from quorate_operator.resources.facts import Context, Object, digest
+from quorate_operator.resources.facts import Context, IngressHosts, ListenerOf, Object, digest
+from quorate_operator.resources.ingress_hosts import current_hosts
 from quorate_operator.resources.names import (
     ANNOTATION_PUBLISHED,
     LABEL_NODE_ID,
@@ -35,7 +36,6 @@ from quorate_operator.resources.names import (
 from quorate_operator.resources.pod_addresses import (
     HTTP_PORT,
     bootstrap_addresses,
-    is_inside,
     listener_port,
     published_name,
 )
@@ -267,25 +267,33 @@ class _Entrance:
     labels: Mapping[str, str]
 
 
-def ingresses(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
-    """Return the Ingresses and Routes of all brokers, and those of the bootstrap hosts."""
+def ingresses(
+    context: Context, desired: DesiredCluster, hosts: IngressHosts | None = None
+) -> tuple[Object, ...]:
+    """Return the Ingresses and Routes of all brokers, and those of the bootstrap hosts.
+
+    `hosts` lead to the brokers; without it those that they have and are to have.
+    """
     found: list[Object] = []
     for pool in context.manifests.brokers:
         nodes = [node for node in desired.nodes_with_settings if node.pool == pool.metadata.name]
         for listener in pool.spec.listeners:
             if listener.exposure.type in BY_HOST:
-                for entrance in _entrances(context, nodes, listener):
+                for entrance in _entrances(context, nodes, listener, hosts or {}):
                     found += _objects(context, pool, listener.exposure, entrance)
     return tuple(found)
 
 
-def _entrances(context: Context, nodes: list[DesiredNode], listener: BrokerListener) -> Iterator[_Entrance]:
+def _entrances(
+    context: Context, nodes: list[DesiredNode], listener: BrokerListener, hosts: IngressHosts
+) -> Iterator[_Entrance]:
     port = dns_label(listener.name)
     for node in nodes:
         name = exposure_name(node.pool, node.node_id, listener.name)
+        led = hosts.get(ListenerOf(node.node_id, listener.name)) or current_hosts(context, node, listener)
         yield _Entrance(
             name=name,
-            hosts=tuple(sorted({*_hosts(context, node, listener)})),
+            hosts=tuple(sorted({*led})),
             service=name,
             port=port,
             labels=labels_of(context, node),
@@ -301,14 +309,6 @@ def _entrances(context: Context, nodes: list[DesiredNode], listener: BrokerListe
         port=port,
         labels=descriptive_labels(context) | pool_labels(context, pool, Role.BROKER),
     )
-
-
-def _hosts(context: Context, node: DesiredNode, listener: BrokerListener) -> Iterator[str]:
-    """Yield the hosts that lead to a node: while it is renamed also the one that it still advertises."""
-    configured = context.facts.configured.get(node.node_id, {})
-    for reported in (node.advertised, node.interim, configured):
-        if listener.name in reported and not is_inside(context, reported[listener.name].host):
-            yield reported[listener.name].host
 
 
 def _objects(

@@ -142,7 +142,7 @@ def _set_services(operated: Operated, pod_uid: str, node_port: int) -> None:
     service = operated.core.read_namespaced_service(SERVICE, operated.namespace)
     assert service.spec.external_traffic_policy == "Cluster"
     assert service.spec.ip_family_policy == "PreferDualStack"
-    assert service.spec.external_i_ps == ["198.51.100.7"]
+    assert service.spec.external_ips == ["198.51.100.7"]
     assert service.metadata.annotations["team"] == "orders"
     assert [port.node_port for port in service.spec.ports] == [node_port]
     assert _pod_uid(operated) == pod_uid

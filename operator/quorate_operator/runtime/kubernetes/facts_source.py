@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from quorate_operator.models.manifests import Manifests
@@ -10,13 +11,16 @@ from quorate_operator.planning.cluster import Address, Formation
 from quorate_operator.resources.certificates import why_not_issued
 from quorate_operator.resources.exposures import balancer_host, host_address, node_port
 from quorate_operator.resources.facts import BootstrapOf, Facts, Images, ListenerOf
+from quorate_operator.resources.ingress_hosts import stored_hosts
 from quorate_operator.resources.names import (
     ANNOTATION_HOST_IP,
     ANNOTATION_HOST_IPS,
+    ANNOTATION_HOSTS,
     exposure_bootstrap_name,
     exposure_name,
 )
 from quorate_operator.resources.secrets import described_secret
+from quorate_operator.resources.services import publications_of
 from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,
     SECRET,
@@ -73,6 +77,8 @@ class FactsSource:
             node_ports=assigned.node_ports,
             node_hosts=assigned.node_hosts,
             requested_ms=assigned.requested_ms,
+            ingress_hosts=assigned.ingress_hosts,
+            published=_published(self._objects.of_kind(SERVICE)),
             bootstrap_balancers=assigned.bootstrap_balancers,
             bootstrap_node_ports=assigned.bootstrap_node_ports,
             host_ips={node_id: addresses[0] for node_id, addresses in host_ips.items()},
@@ -148,6 +154,16 @@ def _stored_host_ips(node: NodeObjects) -> tuple[str, ...]:
     return (primary,) if primary else ()
 
 
+def _published(services: Iterable[Object]) -> Mapping[ListenerOf, frozenset[str]]:
+    found: dict[ListenerOf, set[str]] = {}
+    for service in services:
+        with suppress(ValueError):  # reported where publications are planned
+            for publication in publications_of(service):
+                key = ListenerOf(publication.node_id, publication.listener)
+                found.setdefault(key, set()).add(publication.address.host)
+    return {key: frozenset(hosts) for key, hosts in found.items()}
+
+
 @dataclass(slots=True)
 class _Assigned:
     """What the Services for clients outside of Kubernetes were given, see `Facts`."""
@@ -156,6 +172,7 @@ class _Assigned:
     node_ports: dict[ListenerOf, int] = field(default_factory=dict)
     node_hosts: dict[ListenerOf, str] = field(default_factory=dict)
     requested_ms: dict[ListenerOf, int] = field(default_factory=dict)
+    ingress_hosts: dict[ListenerOf, Mapping[str, int | None]] = field(default_factory=dict)
     bootstrap_balancers: dict[BootstrapOf, str] = field(default_factory=dict)
     bootstrap_node_ports: dict[BootstrapOf, int] = field(default_factory=dict)
 
@@ -181,6 +198,7 @@ def _assigned(
             port = node_port(service, listener.name)
             node_host = host_address(host_ips.get(node_id, ()), service)
             requested_ms = time_ms(service["metadata"].get("creationTimestamp"))
+            found.ingress_hosts[key] = stored_hosts(annotation(service, ANNOTATION_HOSTS))
             if host is not None:
                 found.load_balancers[key] = host
             if port is not None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from quorate_operator import clock
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
 from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unready_go
@@ -17,6 +18,7 @@ from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.exposures import PURPOSE_EXPOSURE, exposed_bootstraps, exposures
 from quorate_operator.resources.facts import Context
+from quorate_operator.resources.ingress_hosts import ingress_hosts
 from quorate_operator.resources.names import (
     CONDITION_IN_SYNC,
     LABEL_NODE_ID,
@@ -113,15 +115,16 @@ async def apply_supporting_objects(
     if spec.network_policy.enabled:
         wanted.append(controllers_policy(context, desired))
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
+    hosts = ingress_hosts(context, desired, observed, clock.now_ms())
     for node in desired.nodes:
-        wanted += exposures(context, node)
+        wanted += exposures(context, node, hosts)
     wanted += exposed_bootstraps(context, desired)
     for item in wanted:
         await _apply(objects, item, refused)
     for pool in pools:
         if service := bootstrap_service(context, desired, pool):  # brokers do not need this Service
             await _apply_unless_foreign(objects, service, refused)
-    optional = (*certificates(context, desired), *ingresses(context, desired))
+    optional = (*certificates(context, desired, hosts), *ingresses(context, desired, hosts))
     for item in optional:
         await _apply_unless_foreign(objects, item, refused)
     # Clients need the addresses of a broker until it is stopped: it leads partitions while it is drained.
