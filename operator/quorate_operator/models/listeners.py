@@ -69,8 +69,8 @@ class ControllerListener(Listener):
     )
     network_policy_peers: NetworkPolicyPeers | None = Field(
         default=None,
-        description="Who may connect besides the nodes of the cluster and the operator, as `from` of a "
-        "NetworkPolicy: admin clients, and brokers or controllers that run elsewhere. Default: nobody.",
+        description="The peers that may connect besides the nodes of the cluster and the operator, as `from` of a "
+        "NetworkPolicy: admin clients, and brokers or controllers that run elsewhere. Default: no others.",
     )
 
 
