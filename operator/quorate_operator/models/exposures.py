@@ -213,12 +213,13 @@ class Exposure(Model):
         "address of the pod's Kubernetes node; with LoadBalancer that of Kubernetes, Cluster.",
     )
     ip_family_policy: IpFamilyPolicy | None = Field(
-        default=None, description="ipFamilyPolicy of the Services. Default: that of spec.services."
+        default=None,
+        description="ipFamilyPolicy of the Services. Without it and ipFamilies, both are those of spec.services.",
     )
     ip_families: IpFamilies | None = Field(
         default=None,
         description="ipFamilies of the Services. Of the addresses of a load balancer or Kubernetes node, brokers "
-        "advertise one of the first family. Default: that of spec.services.",
+        "advertise one of the first family.",
     )
     nodes: (
         Annotated[

@@ -80,14 +80,17 @@ def headless_service(context: Context, desired: DesiredCluster, pool: str, role:
 
 
 def ip_families(*settings: Services | Exposure | None) -> Object:
-    """Return ipFamilyPolicy and ipFamilies of a Service: each from the first of `settings` that has it."""
-    found: Object = {}
+    """Return ipFamilyPolicy and ipFamilies of a Service: both are those of the first settings with one of them."""
     for own in settings:
-        if own is not None and own.ip_family_policy is not None:
-            found.setdefault("ipFamilyPolicy", own.ip_family_policy)
-        if own is not None and own.ip_families is not None:
-            found.setdefault("ipFamilies", list(own.ip_families))
-    return found
+        if own is None or (own.ip_family_policy is None and own.ip_families is None):
+            continue
+        found: Object = {}
+        if own.ip_family_policy is not None:
+            found["ipFamilyPolicy"] = own.ip_family_policy
+        if own.ip_families is not None:
+            found["ipFamilies"] = list(own.ip_families)
+        return found
+    return {}
 
 
 def published_service(context: Context, node: DesiredNode, publications: Sequence[Publication]) -> Object:

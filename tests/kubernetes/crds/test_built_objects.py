@@ -93,11 +93,12 @@ MANIFESTS = {
         ),
     ),
     "outside": (
-        "history: {claimName: archive}, services: {ipFamilyPolicy: SingleStack, ipFamilies: [IPv4]}",
+        "history: {claimName: archive}, services: {ipFamilyPolicy: SingleStack, ipFamilies: [IPv6]}",
         (
-            "services: {ipFamilyPolicy: PreferDualStack}, listeners: [{name: IN}, "
-            "{name: NODES, exposure: {type: NodePort, externalTrafficPolicy: Cluster, ipFamilies: [IPv4], "
-            "nodes: [{nodeId: 0, nodePort: 31990, externalIPs: [198.51.100.7]}], bootstrap: {nodePort: 31991}}}, "
+            "services: {ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6, IPv4]}, listeners: [{name: IN}, "
+            "{name: NODES, exposure: {type: NodePort, externalTrafficPolicy: Cluster, "
+            "ipFamilyPolicy: SingleStack, ipFamilies: [IPv4], nodes: [{nodeId: 0, nodePort: 31990, "
+            "externalIPs: [198.51.100.7]}], bootstrap: {nodePort: 31991}}}, "
             "{name: BALANCERS, exposure: {type: LoadBalancer, externalTrafficPolicy: Local, "
             "nodes: [{nodeId: 0, loadBalancerIP: 203.0.113.7}], bootstrap: {annotations: {a: b}}}}]"
         ),

@@ -141,7 +141,7 @@ def _set_services(operated: Operated, pod_uid: str, node_port: int) -> None:
     operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
     service = operated.core.read_namespaced_service(SERVICE, operated.namespace)
     assert service.spec.external_traffic_policy == "Cluster"
-    assert service.spec.ip_family_policy == "PreferDualStack"
+    assert service.spec.ip_families == ["IPv4", "IPv6"]
     assert service.spec.external_ips == ["198.51.100.7"]
     assert service.metadata.annotations["team"] == "orders"
     assert [port.node_port for port in service.spec.ports] == [node_port]

@@ -120,9 +120,8 @@ def test_settings_of_services_restart_no_broker(make: Make, exposure: str) -> No
 
 def test_all_services_of_a_pool_have_its_ip_families(make: Make) -> None:
     families = "services: {ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6, IPv4]}"
-    cluster = make(
-        controllers=families, brokers=f"{families}, listeners: [{{name: A, exposure: {{type: NodePort}}}}]"
-    )
+    exposed = "listeners: [{name: A, exposure: {type: NodePort}}]"
+    cluster = make(controllers=families, brokers=f"{families}, {exposed}")
     context, desired = cluster.context, cluster.desired
     found = [
         headless_service(context, desired, "quorum", Role.CONTROLLER),
@@ -134,6 +133,10 @@ def test_all_services_of_a_pool_have_its_ip_families(make: Make) -> None:
         assert service is not None
         assert service["spec"]["ipFamilyPolicy"] == "RequireDualStack"
         assert service["spec"]["ipFamilies"] == ["IPv6", "IPv4"]
+    single = exposed.replace("NodePort", "NodePort, ipFamilyPolicy: SingleStack")
+    own = make(brokers=f"{families}, {single}")
+    (service,) = exposures(own.context, own.node(0))
+    assert (service["spec"]["ipFamilyPolicy"], "ipFamilies" in service["spec"]) == ("SingleStack", False)
 
 
 def test_the_order_of_a_balancers_entries_does_not_matter() -> None:
