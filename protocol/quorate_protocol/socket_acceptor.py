@@ -7,6 +7,7 @@ a bound that is applied afterwards comes too late for the file descriptors of th
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,10 @@ BACKLOG: Final = 1024
 ACCEPT_PAUSE_S: Final = 0.1
 """The pause after a failed accept: the process may be out of file descriptors."""
 ACCEPTS_PER_TURN: Final = 16
+ALL_INTERFACES: Final = ("", "0.0.0.0")  # noqa: S104 - compared with
+"""Hosts that stand for all interfaces, of IPv4 and IPv6, as they do for stock Kafka."""
+_NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""What binding all interfaces of a family fails with on a host without this family."""
 
 
 class SocketAcceptor:
@@ -45,13 +50,22 @@ class SocketAcceptor:
         return port
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and accept. An empty host binds all interfaces, port 0 a free port. Raises OSError."""
+        """Bind and accept. A host of ALL_INTERFACES binds all, port 0 a free port. Raises OSError."""
+        is_wildcard = host in ALL_INTERFACES
         infos = await self._loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            None if is_wildcard else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
+        missing: OSError | None = None
         try:
             for family, kind, protocol, _, address in dict.fromkeys(infos):
-                self._sockets.append(_bound(family, kind, protocol, address))
+                try:
+                    self._sockets.append(_bound(family, kind, protocol, address))
+                except OSError as error:
+                    if not is_wildcard or error.errno not in _NO_SUCH_FAMILY:
+                        raise
+                    missing = error  # a host may have IPv4 alone, or IPv6 alone
+            if missing is not None and not self._sockets:
+                raise missing
         except OSError:
             self.close()
             raise

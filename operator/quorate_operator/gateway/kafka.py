@@ -20,7 +20,7 @@ from quorate_operator.gateway import facts
 from quorate_operator.gateway.actions import Leader, NodeAction, perform, perform_at_node
 from quorate_operator.gateway.facts import Counts, LogDirs
 from quorate_operator.gateway.node_clients import NodeClients, SecurityOf, admin_address
-from quorate_operator.gateway.probes import probe
+from quorate_operator.gateway.probes import probe, resolve
 from quorate_operator.placement.directories import Directories
 from quorate_operator.planning.cluster import Address, KafkaFacts, Reached, Role
 from quorate_operator.planning.steps import KafkaAction, StepError
@@ -145,6 +145,10 @@ class KafkaGateway:
         self, addresses: frozenset[Address], node_ids: frozenset[int] = frozenset()
     ) -> Mapping[Address, Reached]:
         return await probe(addresses, node_ids, self._security_of)
+
+    async def resolve(self, addresses: frozenset[Address]) -> Mapping[Address, Reached]:
+        """See `probes.resolve`."""
+        return await resolve(addresses)
 
     async def apply(self, action: KafkaAction) -> None:
         async with self._observing:

@@ -1,6 +1,7 @@
 """Probes of addresses: which node of which cluster answers there."""
 
 import asyncio
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,30 @@ async def probe(
 
     asked = list(addresses)
     return dict(zip(asked, await asyncio.gather(*map(probe_one, asked)), strict=True))
+
+
+async def resolve(addresses: Iterable[Address]) -> Mapping[Address, Reached]:
+    """Return for each address whether its name resolves. Nothing is connected to."""
+    room = asyncio.Semaphore(PROBES_AT_ONCE_MAX)
+
+    async def resolve_one(address: Address) -> Reached:
+        async with room:
+            return await _resolved(address)
+
+    asked = list(addresses)
+    return dict(zip(asked, await asyncio.gather(*map(resolve_one, asked)), strict=True))
+
+
+async def _resolved(address: Address) -> Reached:
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
+            await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        error = f"no response of DNS for {address.host} in {PROBE_TIMEOUT_MS} ms"
+        return Reached(at_ms=clock.now_ms(), error=error)
+    except (OSError, ValueError) as failure:  # ValueError: a name that can't be one
+        return Reached(at_ms=clock.now_ms(), error=str(failure))
+    return Reached(at_ms=clock.now_ms(), is_resolved=True)
 
 
 async def _reached(address: Address, node_ids: frozenset[int], security: SecurityConfig | None) -> Reached:

@@ -1,6 +1,6 @@
 """The status of the resources, rendered from the view of their cluster. Pure: the time is passed in."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
@@ -22,11 +22,11 @@ from quorate_operator.models.status import (
     RegistrationStatus,
     VoterStatus,
 )
+from quorate_operator.planning.address_verification import ADDRESS_CODES
 from quorate_operator.planning.cluster import Lifecycle, NodeState, ObservedNode, Role
 from quorate_operator.planning.planner import PAUSED
 from quorate_operator.planning.rollout import RESTART_SKIPPED
 from quorate_operator.planning.steps import (
-    ROLLOUT_BLOCKED,
     STARTS_LONG,
     GrowVolume,
     Refusal,
@@ -216,6 +216,8 @@ def _common(view: ClusterView, pool: PoolView) -> list[Condition]:
         ready = Condition("Ready", False, DRAINING, "deleted: removed once its brokers hold no replicas")
     elif view.lifecycle is Lifecycle.HIBERNATED:
         ready = Condition("Ready", False, "Hibernated", "the cluster is hibernated")
+    elif wait := _first_wait(pool, ADDRESS_CODES):
+        ready = Condition("Ready", False, wait.code, f"waits for {wait.reason}")
     elif not waiting and outdated:
         ready = Condition("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
     elif not waiting:
@@ -261,9 +263,9 @@ def _stalled(pool: PoolView) -> Condition:
     refusal = _first_fault(pool)
     if refusal is not None:
         return Condition("Stalled", True, refusal.code, refusal.message)
-    blocked = _first_wait(pool, ROLLOUT_BLOCKED)
-    if blocked is not None:
-        return Condition("Stalled", True, ROLLOUT_BLOCKED, f"waits for {blocked.reason}")
+    stalled = next((wait for wait in _waits(pool) if wait.is_stalled), None)
+    if stalled is not None:
+        return Condition("Stalled", True, stalled.code, f"waits for {stalled.reason}")
     return Condition("Stalled", False, "NothingRefused", "")
 
 
@@ -272,10 +274,18 @@ def _first_fault(pool: PoolView) -> Refusal | None:
     return next((refusal for refusal in pool.refusals if refusal.code not in _REQUESTED), None)
 
 
-def _first_wait(pool: PoolView, code: str) -> WaitFor | None:
-    """Return the first wait of the plan with this code."""
-    waits = (step.step for step in pool.steps if isinstance(step.step, WaitFor))
-    return next((wait for wait in waits if wait.code == code), None)
+def _first_wait(pool: PoolView, codes: Collection[str]) -> WaitFor | None:
+    """Return the first wait of the pool with one of these codes."""
+    return next((wait for wait in _waits(pool) if wait.code in codes), None)
+
+
+def _waits(pool: PoolView) -> Iterator[WaitFor]:
+    """Yield the waits of the plan for nodes of the pool, or for the whole cluster."""
+    own = {node.seen.node_id for node in pool.nodes}
+    for step in pool.steps:
+        wait = step.step
+        if isinstance(wait, WaitFor) and (not wait.node_ids or own.intersection(wait.node_ids)):
+            yield wait
 
 
 def _resizing(pool: PoolView) -> Condition:
@@ -330,7 +340,7 @@ def _degraded(view: ClusterView, pool: PoolView) -> Condition:
     refusal = _first_fault(pool)
     if refusal is not None:
         return Condition("Degraded", True, refusal.code, refusal.message)
-    late = _first_wait(pool, STARTS_LONG)
+    late = _first_wait(pool, {STARTS_LONG})
     if late is not None:
         return Condition("Degraded", True, STARTS_LONG, f"waits for {late.reason}")
     return Condition("Degraded", False, "Healthy", "")

@@ -1,25 +1,16 @@
 """Listeners of a pool: where its nodes listen, and which addresses clients get."""
 
-from ipaddress import ip_network
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from quorate_operator.models.base import Annotations, ListenerName, Model, Port, rules
-from quorate_operator.models.hosts import Host, HostTemplate
+from quorate_operator.models.base import ListenerName, Model, Port, rules
+from quorate_operator.models.exposures import BY_HOST, NAMED, PASSTHROUGH_PORT, Exposure
+from quorate_operator.models.hosts import HostTemplate
 from quorate_operator.models.pod_templates import NetworkPolicyPeers
 from quorate_operator.models.security import BrokerSasl, ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
-SOURCE_RANGES_MAX = 64
-
-ExposureType = Literal["Internal", "LoadBalancer", "NodePort", "Ingress", "Route", "External"]
-BY_HOST: tuple[ExposureType, ...] = ("Ingress", "Route")
-"""The types where one address leads to all nodes; the server name of the TLS handshake (SNI) selects the node."""
-NAMED: tuple[ExposureType, ...] = (*BY_HOST, "External")
-"""The types that need a host in the manifest, because nothing assigns one."""
-PASSTHROUGH_PORT = 443
-"""The port where ingress controllers and routers listen for TLS."""
 
 _TLS_RULE = "is needed with protocol SSL or SASL_SSL, and allowed with no other"
 _SASL_RULE = "is needed with protocol SASL_SSL, and allowed with no other"
@@ -29,101 +20,6 @@ _NAMED_RULE = (
 _BY_HOST_RULE = (
     "must be SSL or SASL_SSL with exposure.type Ingress and Route: the TLS handshake names the node"
 )
-_OF_TYPE: dict[str, tuple[ExposureType, ...]] = {
-    "loadBalancerClass": ("LoadBalancer",),
-    "sourceRanges": ("LoadBalancer",),
-    "ingressClassName": ("Ingress",),
-    "bootstrapHost": BY_HOST,
-}
-"""The types of exposure with which a field is allowed."""
-
-
-def _of_type_rule(field: str) -> str:
-    return f"is allowed with type {' and '.join(_OF_TYPE[field])} only"
-
-
-def _check_network(text: str) -> str:
-    try:
-        ip_network(text)
-    except ValueError as error:
-        raise ValueError("must be a network like 10.0.0.0/8 or 2001:db8::/32, without host bits") from error
-    return text
-
-
-_SourceRange = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_check_network)]
-SourceRanges = Annotated[
-    tuple[_SourceRange, ...],
-    Field(
-        strict=False,
-        min_length=1,
-        max_length=SOURCE_RANGES_MAX,
-        json_schema_extra={"x-kubernetes-list-type": "set"},
-    ),
-]
-
-
-class Exposure(Model):
-    """How clients outside of the cluster's network reach a listener."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            *(
-                {
-                    "rule": f"!has(self.{field}) || has(self.type) && self.type in {list(types)}",
-                    "message": f"{field} {_of_type_rule(field)}",
-                }
-                for field, types in _OF_TYPE.items()
-            )
-        )
-    )
-
-    type: ExposureType = Field(
-        default="Internal",
-        description=(
-            "Internal: inside Kubernetes only. LoadBalancer, NodePort: one Service of this type for each node. "
-            "Ingress: one Ingress for each node, through which TLS passes; Route: the same on OpenShift. "
-            "External: names that are managed elsewhere; the operator waits until each reaches its node."
-        ),
-    )
-    annotations: Annotations = Field(
-        default_factory=dict,
-        description="Annotations of the Services, Ingresses or Routes, for what provides them. Ingresses have those "
-        "of ingress-nginx for ssl-passthrough, unless they are given here.",
-    )
-    load_balancer_class: Annotated[str, Field(min_length=1, max_length=316)] | None = Field(
-        default=None,
-        description=(
-            "loadBalancerClass of the Services. Kubernetes refuses to change it: to do so, use another listener."
-        ),
-    )
-    source_ranges: SourceRanges | None = Field(
-        default=None, description="The networks from which load balancers let clients in. Default: all."
-    )
-
-    ingress_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = Field(
-        default=None,
-        description="ingressClassName of the Ingresses. Default: the default class of Kubernetes.",
-    )
-    bootstrap_host: Host | None = Field(
-        default=None,
-        description="With Ingress and Route: a host that leads to any broker, for clients to begin with. Default: "
-        "clients begin with those of the brokers.",
-    )
-
-    @model_validator(mode="after")
-    def _each_type_has_what_is_its(self) -> Self:
-        named = {
-            "loadBalancerClass": self.load_balancer_class,
-            "sourceRanges": self.source_ranges,
-            "ingressClassName": self.ingress_class_name,
-            "bootstrapHost": self.bootstrap_host,
-        }
-        for field, value in named.items():
-            if value is not None and self.type not in _OF_TYPE[field]:
-                raise ValueError(f"{field}: {_of_type_rule(field)}; type is {self.type}")
-        return self
-
-
 _HAS_TYPE = "has(self.exposure) && has(self.exposure.type)"
 _SECURED = (
     # Without defaults, which lists do not store: fields that are left out have the value that the rule allows.
@@ -178,6 +74,11 @@ class ControllerListener(Listener):
 
     sasl: ControllerSasl | None = Field(
         default=None, description="Authentication; required with protocol SASL_SSL."
+    )
+    network_policy_peers: NetworkPolicyPeers | None = Field(
+        default=None,
+        description="The peers that may connect besides the nodes of the cluster and the operator, as `from` of a "
+        "NetworkPolicy: admin clients, and brokers or controllers that run elsewhere. Default: no others.",
     )
 
 

@@ -256,12 +256,28 @@ class ControllerRollout(Rollout):
 class ControllersNetworkPolicy(Model):
     """Which clients may connect to controllers, beside the nodes of the cluster and the operator."""
 
+    enabled: bool = Field(
+        default=True,
+        description="Whether the operator keeps a NetworkPolicy: brokers of the cluster, controllers and the "
+        "operator reach the controllers, others only if networkPolicyPeers of their listener names them.",
+    )
     metrics_from: NetworkPolicyPeers | None = Field(
         default=None,
         description=(
             "Peers that may connect to port 9404, where metrics and probes are served, as `from` of a NetworkPolicy. "
             "Default: all pods of the Kubernetes cluster, and nothing from outside."
         ),
+    )
+
+
+class DisruptionBudgets(Model):
+    """The PodDisruptionBudgets of a cluster."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether the operator keeps a PodDisruptionBudget for the controllers and one for all brokers. "
+        "Without them, a drain of Kubernetes nodes may take the quorum or partitions out of service, unless you keep "
+        "others.",
     )
 
 

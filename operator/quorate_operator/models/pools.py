@@ -15,6 +15,7 @@ from quorate_operator.models.base import (
     NodeId,
     Properties,
 )
+from quorate_operator.models.exposures import Services
 from quorate_operator.models.hosts import differs_by_node
 from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.node_configs import CustomConfigKeys, NodeKind, check_properties
@@ -106,6 +107,10 @@ class PoolSpec(Model):
         default_factory=PodTemplate, description="Additions to the pods. A change restarts the nodes."
     )
     rollout: Rollout = Field(default_factory=Rollout, description="How nodes restart and change hosts.")
+    services: Services | None = Field(
+        default=None,
+        description="IP families of the Services of the pool on Kubernetes. A change restarts no node.",
+    )
     metrics: Metrics = Field(
         default_factory=Metrics,
         description="Metrics of stock Kafka's nodes on Kubernetes. Python controllers always serve theirs.",

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from quorate_operator.models.base import AnyObject, ClusterId, Model, NodeId, rules
-from quorate_operator.models.listeners import LISTENERS_MAX, ExposureType
+from quorate_operator.models.exposures import ExposureType
+from quorate_operator.models.listeners import LISTENERS_MAX
 from quorate_operator.models.security import Protocol
 
 PLAN_STEPS_MAX = 50

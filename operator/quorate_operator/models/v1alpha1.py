@@ -20,6 +20,7 @@ from quorate_operator.models.base import (
     ResourceName,
     rules,
 )
+from quorate_operator.models.exposures import check_node_ports
 from quorate_operator.models.history import History
 from quorate_operator.models.hosts import HostTemplate
 from quorate_operator.models.listeners import (
@@ -33,6 +34,7 @@ from quorate_operator.models.nodes import BrokerNode, ControllerNode, NodeIds, o
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
     ControllersNetworkPolicy,
+    DisruptionBudgets,
     NetworkPolicy,
     Rack,
 )
@@ -153,6 +155,10 @@ class KafkaControllerSpec(PoolSpec):
     network_policy: ControllersNetworkPolicy = Field(
         default_factory=ControllersNetworkPolicy,
         description="Peers that may connect to the controllers, where the network enforces it.",
+    )
+    disruption_budgets: DisruptionBudgets | None = Field(
+        default=None,
+        description="The PodDisruptionBudgets of controllers and brokers. Default: both are kept.",
     )
     storage: Storage = Field(default_factory=Storage, description="The volume of each node.")
     authorization: Authorization | None = Field(
@@ -317,6 +323,7 @@ class KafkaBrokerSpec(PoolSpec):
         if self.listeners[0].has_tokens_alone:
             raise ValueError(f"listeners[0].sasl.mechanisms: {OAUTHBEARER}: {TOKENS_ALONE_RULE}")
         self.check_hosts(self.nodes, self.listeners)
+        check_node_ports([listener.exposure for listener in self.listeners])
         for place, listener in enumerate(self.listeners):
             where = f"listeners[{place}]"
             if not has_ports_by_node(listener):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
+from quorate_operator.models.exposures import AddressVerification
+from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -54,9 +56,33 @@ class Slot:
             listener.has_tokens_alone for listener in self.node.listeners if listener.name == self.listener
         )
 
+    @property
+    def verification(self) -> AddressVerification:
+        """How its addresses are verified."""
+        return verification_of(self.node, self.listener)
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether clients outside of Kubernetes use it."""
+        return any(
+            isinstance(listener, BrokerListener) and listener.exposure.type != "Internal"
+            for listener in self.node.listeners
+            if listener.name == self.listener
+        )
+
     def controls(self, address: Address) -> bool:
         """Whether the runtime can point the address at nodes."""
         return address in self.node.controlled
+
+
+def verification_of(node: DesiredNode, listener: str) -> AddressVerification:
+    """Return how the addresses of a listener are verified; those of controllers are probed."""
+    found = (
+        own.exposure.verification
+        for own in node.listeners
+        if own.name == listener and isinstance(own, BrokerListener)
+    )
+    return next(found, None) or "Probe"
 
 
 @dataclass(frozen=True, slots=True)

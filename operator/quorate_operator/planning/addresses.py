@@ -17,10 +17,19 @@ from quorate_operator.planning.address_slots import (
     next_moves,
     take_stock,
 )
+from quorate_operator.planning.address_verification import (
+    ADDRESS_NOT_ASSIGNED,
+    ADDRESS_NOT_VERIFIED,
+    advice,
+    fault_of,
+    verification_wait,
+    why_unverified,
+)
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
     DesiredNode,
+    NodeState,
     ObservedCluster,
     ObservedNode,
     Publication,
@@ -78,11 +87,11 @@ class AddressPlan:
 def plan_addresses(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> AddressPlan:
     addresses = take_stock(desired, observed)
     moves = next_moves(addresses)
-    current = _Pass(desired, observed, addresses, moves)
+    current = _Pass(desired, observed, now_ms, addresses, moves)
     for node in desired.nodes:
         current.plan_node(node)
     for publication in observed.publications:
-        current.plan_old(publication, now_ms)
+        current.plan_old(publication)
     return AddressPlan(
         steps=tuple(current.steps),
         waits=tuple(current.waits),
@@ -125,6 +134,7 @@ class _Pass:
 
     desired: DesiredCluster
     observed: ObservedCluster
+    now_ms: int
     addresses: Addresses
     moves: Moves
     steps: list[AddressStep] = field(default_factory=list)
@@ -147,6 +157,14 @@ class _Pass:
             reason = f"a leader of the quorum, to find the registered addresses of {node.label}"
             self.held_back[node.node_id] = wait_for(reason, node.node_id)
             return
+        unassigned = {slot.id: wait for slot in slots if (wait := self._unassigned(slot)) is not None}
+        first = [unassigned[slot.id] for slot in slots if slot.current is None and slot.id in unassigned]
+        if first and not runs:
+            self.held_back[node.node_id] = first[0]
+            return
+        self.waits += unassigned.values()
+        if seen is not None and seen.state is NodeState.READY:
+            self.waits += self._faults(slots)
         obstacles = {slot.id: self._obstacle(slot) for slot in slots if self._is_move(slot)}
         waiting = [wait for wait in obstacles.values() if wait is not None]
         nameless = [wait for slot in slots if slot.current is None and (wait := obstacles.get(slot.id))]
@@ -183,6 +201,23 @@ class _Pass:
             and not seen.state.runs
             and any(slot.current is None and not slot.controls(slot.wanted) for slot in slots)
         )
+
+    def _unassigned(self, slot: Slot) -> WaitFor | None:
+        """Return the wait for what Kubernetes has to assign to the slot's address, or None.
+
+        A node that has run keeps its address meanwhile; a new one would advertise one that its clients can't use.
+        """
+        missing = slot.node.unassigned.get(slot.listener)
+        if missing is None:
+            return None
+        reason = f"{missing.what}, which {slot.node.label} is to advertise ({slot.listener})"
+        return verification_wait(reason, slot, missing.since_ms, self.now_ms, code=ADDRESS_NOT_ASSIGNED)
+
+    def _faults(self, slots: Iterable[Slot]) -> list[WaitFor]:
+        """Return what is wrong with the addresses that the node advertises and keeps."""
+        kept = (slot for slot in slots if not self._is_move(slot))
+        found = (fault_of(slot, self.observed, self._cluster_id(), self.now_ms) for slot in kept)
+        return [fault for fault in found if fault is not None]
 
     def _is_move(self, slot: Slot) -> bool:
         target = self.moves.target[slot.id]
@@ -224,7 +259,7 @@ class _Pass:
         runs = seen is not None and seen.state.runs
         controlled = slot.controls(address)
         probe = self.observed.probes.get(address)
-        is_silent = probe is None or probe.node_id is None
+        is_silent = slot.verification == "Probe" and (probe is None or probe.node_id is None)
         if slot.is_anonymous and not runs:
             # A probe that can't identify the node is not stored: the node was reached before it was stopped.
             return None
@@ -233,27 +268,14 @@ class _Pass:
             return None
         if controlled and not self.addresses.is_published(address, slot.id):
             return self._wait(slot, f"{address} to be published for {slot.node.label} ({slot.listener})")
-        reached = self._reached(slot, address)
-        if reached is None:
+        found = why_unverified(slot, address, self.observed, self._cluster_id())
+        if found is None:
             return None
-        return self._wait(
-            slot, f"{address} to reach {slot.node.label} of this cluster ({slot.listener}): {reached}"
+        reason = (
+            f"{address} to reach {slot.node.label} of this cluster ({slot.listener}): {found}{advice(slot)}"
         )
-
-    def _reached(self, slot: Slot, address: Address) -> str | None:
-        """Return what a probe found in place of the slot's node, for people; None if it found the node."""
-        probe = self.observed.probes.get(address)
-        if probe is None:
-            return "it has not been probed yet"
-        if slot.is_anonymous and probe.is_anonymous:
-            return None
-        if probe.node_id is None:
-            return f"nothing answers there now ({probe.error or 'no reason is known'})"
-        if probe.cluster_id != self._cluster_id():
-            return f"a node of another cluster ({probe.cluster_id}) answers there now"
-        if probe.node_id != slot.node.node_id:
-            return f"node {probe.node_id} answers there now"
-        return None
+        since_ms = probe.since_ms if probe is not None else None
+        return verification_wait(reason, slot, since_ms, self.now_ms, code=ADDRESS_NOT_VERIFIED)
 
     def _cluster_id(self) -> str | None:
         if self.observed.kafka is not None:
@@ -290,13 +312,20 @@ class _Pass:
             changes.append(change)
         return f"its advertised address changes: {', '.join(changes)}"
 
-    def plan_old(self, publication: Publication, now_ms: int) -> None:
-        """Retire an address that no node advertises or will advertise, and withdraw it after its window."""
+    def plan_old(self, publication: Publication) -> None:
+        """Retire an address that no node advertises or will advertise, and withdraw it after its window.
+
+        A node registers its new address before it serves: a broker may recover its logs for longer than the window.
+        Clients get the new address from nodes that serve, so the window begins, and ends, while the node is ready.
+        """
         if self.observed.kafka is None or self._is_used(publication):
             # Without a leader it is unknown which addresses clients get.
             return
         address, node_id = publication.address, publication.node_id
         name = describe_slot(SlotId(node_id, publication.listener), self.desired, self.observed)
+        if self._is_coming(node_id):
+            self.waits.append(wait_for(f"{name} to be ready, before its old address {address} goes", node_id))
+            return
         if publication.retired_at_ms is None:
             reason = f"{name} no longer advertises it"
             self.steps.append(RetireAddress(address=address, node_id=node_id, reason=reason))
@@ -304,10 +333,10 @@ class _Pass:
         overlap_ms = self._overlap_ms(node_id)
         window_ends_ms = publication.retired_at_ms + overlap_ms
         bound_ms = window_ends_ms + LINGER_WINDOWS_MAX * overlap_ms
-        if now_ms < window_ends_ms:
+        if self.now_ms < window_ends_ms:
             reason = f"the window of {address} to end, the old address of {name}"
             self.waits.append(wait_for(reason, node_id, until_ms=window_ends_ms))
-        elif publication.connections and now_ms < bound_ms:
+        elif publication.connections and self.now_ms < bound_ms:
             reason = (
                 f"clients to leave {address}, the old address of {name}: {publication.connections} connected"
             )
@@ -316,6 +345,12 @@ class _Pass:
             used = f", though {publication.connections} clients use it" if publication.connections else ""
             reason = f"the window of {name}'s old address has passed{used}"
             self.steps.append(WithdrawAddress(address=address, node_id=node_id, reason=reason))
+
+    def _is_coming(self, node_id: int) -> bool:
+        """Whether the node stays in the cluster, and does not serve now."""
+        seen = self.observed.nodes.get(node_id)
+        stays = any(node.node_id == node_id for node in self.desired.nodes)
+        return stays and (seen is None or seen.state is not NodeState.READY)
 
     def _is_used(self, publication: Publication) -> bool:
         """Whether the publication's node advertises the address, or will."""

@@ -136,6 +136,15 @@ class RolloutPolicy:
     """When restarts may begin that were not requested; empty for at any time."""
 
 
+class Unassigned(NamedTuple):
+    """What Kubernetes has not assigned to a listener yet, and clients need in its address."""
+
+    what: str
+    """`an address of the load balancer brokers-0-external`."""
+    since_ms: int | None
+    """When it was requested; None if that is unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredNode:
     """A node that the manifests ask for."""
@@ -156,6 +165,8 @@ class DesiredNode:
     """By listener name, an address that always belongs to this node, for swaps; a listener may have none."""
     controlled: frozenset[Address] = frozenset()
     """Those of `advertised` and `interim` that the runtime can point at nodes; the others are only probed."""
+    unassigned: Mapping[str, Unassigned] = field(default_factory=dict)
+    """By listener name, what its address still lacks; `advertised` then has what the node advertises meanwhile."""
     revision: Mapping[str, str] = field(default_factory=dict)
     """What a running node can't change, except for addresses, as hashes or values by name:
     `config`, `version`, `image`, `resources`, `secrets`, `copies`, and requests by annotation: `restart`, `FORCE`."""
@@ -438,11 +449,22 @@ class Reached:
     node_id: int | None = None
     cluster_id: str | None = None
     error: str | None = None
+    is_resolved: bool = False
+    """Whether the name was resolved and nothing else: no node was asked."""
+    since_ms: int | None = field(default=None, compare=False)
+    """When the first probe in a row began to find the same; None if this is the first one."""
 
     @property
     def is_anonymous(self) -> bool:
         """Whether a node with a trusted certificate answers at which the operator can't log in."""
-        return self.node_id is None and self.cluster_id is None and self.error is None
+        return (
+            self.node_id is None and self.cluster_id is None and self.error is None and not self.is_resolved
+        )
+
+    def finds_as(self, other: "Reached") -> bool:
+        """Whether both found the same node, or none."""
+        mine = (self.node_id, self.cluster_id, self.error is None)
+        return mine == (other.node_id, other.cluster_id, other.error is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

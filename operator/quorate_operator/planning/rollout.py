@@ -48,6 +48,7 @@ from quorate_operator.planning.steps import (
     StartNode,
     Step,
     StopNode,
+    WaitFor,
     listed,
     merge,
     wait_for,
@@ -302,7 +303,12 @@ def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situat
         reason = f"the restart of {node.label} ({first.reason}): {obstacle.reason}"
         wait = wait_for(reason, node.node_id)
         if obstacle.way_out is not None:
-            wait = wait_for(f"{reason}; {obstacle.way_out}", node.node_id, code=ROLLOUT_BLOCKED)
+            wait = WaitFor(
+                reason=f"{reason}; {obstacle.way_out}",
+                node_ids=(node.node_id,),
+                code=ROLLOUT_BLOCKED,
+                is_stalled=True,
+            )
         return Part(rest=(wait, stop, *_back(node, addresses), *after))
     stopped = wait_for(f"{node.label} to have stopped", node.node_id)
     return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))

@@ -258,7 +258,9 @@ class WaitFor:
     node_ids: tuple[int, ...] = ()
     until_ms: int | None = None
     code: str | None = None
-    """For conditions, of a wait that is not usual: `STARTS_LONG` or `ROLLOUT_BLOCKED`."""
+    """For conditions, of a wait that is not usual."""
+    is_stalled: bool = False
+    """Whether it waits for a change by the user, and has waited for a while. It has a code."""
 
 
 STARTS_LONG = "StartTakesLong"
@@ -311,6 +313,11 @@ class Plan:
     @property
     def waits(self) -> tuple[WaitFor, ...]:
         return tuple(step for step in self.steps if isinstance(step, WaitFor))
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether there are steps, and all of them wait for the user."""
+        return bool(self.steps) and all(isinstance(step, WaitFor) and step.is_stalled for step in self.steps)
 
     @property
     def look_again_at_ms(self) -> int | None:

@@ -10,7 +10,7 @@ from quorate_operator.models.security import Tls
 from quorate_operator.models.users import Authentication, KafkaUser
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
-from quorate_operator.resources.facts import Context, Object
+from quorate_operator.resources.facts import Context, IngressHosts, ListenerOf, Object
 from quorate_operator.resources.names import (
     bootstrap_name,
     descriptive_labels,
@@ -19,6 +19,7 @@ from quorate_operator.resources.names import (
     pool_labels,
     pool_names,
 )
+from quorate_operator.resources.pod_addresses import bootstrap_addresses
 
 API_VERSION = "cert-manager.io/v1"
 KIND = "Certificate"
@@ -28,10 +29,12 @@ _USAGES = ("digital signature", "key encipherment")
 _ROLES = {"KafkaController": Role.CONTROLLER, "KafkaBroker": Role.BROKER}
 
 
-def certificates(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
-    """Return the Certificate of each listener that names an issuer."""
+def certificates(
+    context: Context, desired: DesiredCluster, hosts: IngressHosts | None = None
+) -> tuple[Object, ...]:
+    """Return the Certificate of each listener that names an issuer; `hosts` lead to brokers through Ingresses."""
     return tuple(
-        _certificate(context, pool, listener.tls, _hosts(context, desired, pool, listener))
+        _certificate(context, pool, listener.tls, _hosts(context, desired, pool, listener, hosts or {}))
         for pool in context.manifests.resources
         for listener in pool.spec.listeners
         if listener.tls is not None and listener.tls.issuer_ref is not None
@@ -116,26 +119,47 @@ def _issued(secret: str, common_name: str, asked: Tls | Authentication) -> Objec
 
 
 def _hosts(
-    context: Context, desired: DesiredCluster, pool: KafkaController | KafkaBroker, listener: Listener
+    context: Context,
+    desired: DesiredCluster,
+    pool: KafkaController | KafkaBroker,
+    listener: Listener,
+    led: IngressHosts,
 ) -> tuple[list[str], list[str]]:
     """Return the names and the IP addresses that clients of the listener connect to, in order.
 
-    Names of pods are one wildcard. A host that nodes still advertise is included until the last of them has another.
+    Names of pods are one wildcard. A host is included as long as a node advertises it, or it leads to a node.
     """
     name = pool.metadata.name
     inside = f".{name}.{context.namespace}.svc"
     names, addresses = {f"*{inside}"}, set()
     if isinstance(pool, KafkaBroker) and bootstrap_name(name) not in pool_names(context):
         names.add(f"{bootstrap_name(name)}.{context.namespace}.svc")
-    if isinstance(listener, BrokerListener) and listener.exposure.bootstrap_host is not None:
-        names.add(listener.exposure.bootstrap_host)
+    hosts = list(_bootstrap_hosts(context, desired, name, listener))
     for node in desired.nodes_with_settings:
-        for host in _client_hosts(context, node, listener) if node.pool == name else ():
-            if _is_address(host):
-                addresses.add(host)
-            elif not (host.endswith(inside) and "." not in host.removesuffix(inside)):
-                names.add(host)
+        if node.pool == name:
+            hosts += (
+                *_client_hosts(context, node, listener),
+                *led.get(ListenerOf(node.node_id, listener.name), ()),
+            )
+    for host in hosts:
+        if _is_address(host):
+            addresses.add(host)
+        elif not (host.endswith(inside) and "." not in host.removesuffix(inside)):
+            names.add(host)
     return sorted(names), sorted(addresses)
+
+
+def _bootstrap_hosts(
+    context: Context, desired: DesiredCluster, pool: str, listener: Listener
+) -> Iterator[str]:
+    """Yield the hosts that lead clients outside of Kubernetes to any broker of the pool."""
+    if not isinstance(listener, BrokerListener):
+        return
+    if listener.exposure.bootstrap_host is not None:
+        yield listener.exposure.bootstrap_host
+    node = next((node for node in desired.nodes_with_settings if node.pool == pool), None)
+    if node is not None:
+        yield from (address.host for address in bootstrap_addresses(context, node, listener))
 
 
 def _client_hosts(context: Context, node: DesiredNode, listener: Listener) -> Iterator[str]:
@@ -144,6 +168,8 @@ def _client_hosts(context: Context, node: DesiredNode, listener: Listener) -> It
     for reported in (node.advertised, node.interim, configured):
         if listener.name in reported:
             yield reported[listener.name].host.removesuffix(".")
+    for host in context.facts.published.get(ListenerOf(node.node_id, listener.name), ()):
+        yield host.removesuffix(".")
 
 
 def _is_address(host: str) -> bool:

@@ -16,7 +16,7 @@ from quorate_operator.renderings import (
 from quorate_operator.resources.configs import config_revision, copies_revision
 from quorate_operator.resources.data_volumes import volumes_in_use
 from quorate_operator.resources.facts import Context, Facts, Object, digest
-from quorate_operator.resources.pod_addresses import advertised, controlled, interim
+from quorate_operator.resources.pod_addresses import advertised, controlled, interim, unassigned
 from quorate_operator.resources.pods import pod_spec
 from quorate_operator.resources.secrets import are_usable, secret_names
 from quorate_operator.resources.shipping import SHIP_CONTAINER
@@ -43,6 +43,7 @@ def _with_addresses(context: Context, node: DesiredNode) -> DesiredNode:
         advertised=reported,
         interim=aside,
         controlled=controlled(context, reported) | controlled(context, aside),
+        unassigned=unassigned(context, node),
     )
 
 

@@ -20,6 +20,14 @@ class ListenerOf(NamedTuple):
     listener: str
 
 
+class BootstrapOf(NamedTuple):
+    pool: str
+    listener: str
+
+
+IngressHosts = Mapping[ListenerOf, Mapping[str, int | None]]
+"""Hosts that lead through an ingress controller or router to a node, and when each was retired, in Unix ms."""
+
 PUBLISHED = "ghcr.io/quorate"
 """The registry path of released images; the chart, the kustomize base and the Dockerfiles have it, too."""
 
@@ -54,6 +62,18 @@ class Facts:
     """The port that each NodePort Service was given."""
     host_ips: Mapping[int, str] = field(default_factory=dict)
     """The last status.hostIP of each node's pod."""
+    node_hosts: Mapping[ListenerOf, str] = field(default_factory=dict)
+    """The address of the pod's Kubernetes node in the IP family of the listener's NodePort Service."""
+    requested_ms: Mapping[ListenerOf, int] = field(default_factory=dict)
+    """When each Service for clients outside of Kubernetes was created, in Unix ms."""
+    bootstrap_balancers: Mapping[BootstrapOf, str] = field(default_factory=dict)
+    """As `load_balancers`, of the Services that lead to any broker."""
+    bootstrap_node_ports: Mapping[BootstrapOf, int] = field(default_factory=dict)
+    """As `node_ports`, of the Services that lead to any broker."""
+    ingress_hosts: IngressHosts = field(default_factory=dict)
+    """As they were stored, see `ingress_hosts.ingress_hosts`."""
+    published: Mapping[ListenerOf, frozenset[str]] = field(default_factory=dict)
+    """The hosts of the namespace that lead to each listener of a node, also in their overlap."""
     configured: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
     """The addresses that each node was started with, used while a load balancer or host is temporarily unknown."""
     revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)

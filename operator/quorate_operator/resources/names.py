@@ -32,10 +32,14 @@ ANNOTATION_RACK = "quorate.dev/rack"
 """On pods of brokers: the rack, by a label of the pod's Kubernetes node."""
 ANNOTATION_HOST_IP = "quorate.dev/host-ip"
 """On ConfigMaps: the last status.hostIP of the node's pod."""
+ANNOTATION_HOST_IPS = "quorate.dev/host-ips"
+"""On ConfigMaps: the last status.hostIPs of the node's pod, separated by commas, where there are several."""
 ANNOTATION_VERIFIED = "quorate.dev/verified"
 """On ConfigMaps: when a probe of each externally managed `host:port` reached the node, in Unix ms, as JSON."""
 ANNOTATION_PUBLISHED = "quorate.dev/published"
 """On Services of published names: the ports, and when each was published and retired, as JSON."""
+ANNOTATION_HOSTS = "quorate.dev/hosts"
+"""On Services of Ingresses and Routes: the hosts that lead to the node, and when each was retired, as JSON."""
 
 CONDITION_IN_SYNC = "quorate.dev/in-sync"
 """On pods of brokers, as a readiness gate: whether the broker is in service and its replicas are in sync."""
@@ -63,6 +67,11 @@ def exposure_name(pool: str, node_id: int, listener: str) -> str:
 def bootstrap_name(pool: str) -> str:
     """Return the name of the Service that leads to any broker of a pool."""
     return short_name(f"{pool}-bootstrap")
+
+
+def exposure_bootstrap_name(pool: str, listener: str) -> str:
+    """Return the name of what leads clients outside of Kubernetes to any broker: a Service, Ingress or Route."""
+    return short_name(f"{pool}-bootstrap-{dns_label(listener)}")
 
 
 def pool_names(context: Context) -> frozenset[str]:

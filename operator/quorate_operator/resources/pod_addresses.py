@@ -6,19 +6,15 @@ leads to the pod as long as it exists. Other names are managed elsewhere.
 
 from collections.abc import Mapping, Sequence
 
+from quorate_operator.models.exposures import PASSTHROUGH_PORT, WITH_SERVICES
 from quorate_operator.models.hosts import fill_host, template_values
-from quorate_operator.models.listeners import (
-    BY_HOST,
-    PASSTHROUGH_PORT,
-    BrokerListener,
-    ExposureType,
-    Listener,
-)
+from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
-from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role
-from quorate_operator.resources.facts import Context, ListenerOf
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role, Unassigned
+from quorate_operator.resources.facts import BootstrapOf, Context, ListenerOf
 from quorate_operator.resources.names import (
     bootstrap_name,
+    exposure_bootstrap_name,
     exposure_name,
     is_service_name,
     pod_host,
@@ -30,8 +26,6 @@ CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
 HTTP_PORT = 9404
 """The port where Python controllers serve metrics and health."""
-WITH_SERVICES: tuple[ExposureType, ...] = ("LoadBalancer", "NodePort", *BY_HOST)
-"""The types of exposure for which each node has a Service."""
 CLUSTER_DOMAIN = "cluster.local"
 
 
@@ -60,6 +54,50 @@ def contact(context: Context, node: DesiredNode) -> Address:
 def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
     """Return what the node advertises, by listener name. Raises TemplateError."""
     return {listener.name: _advertised(context, node, listener) for listener in node.listeners}
+
+
+def unassigned(context: Context, node: DesiredNode) -> dict[str, Unassigned]:
+    """Return what Kubernetes has not assigned to the node's listeners yet, by listener name. Raises TemplateError.
+
+    The Kubernetes node of a pod is no part of it: it is known once the pod is there.
+    """
+    missing = {}
+    for listener in node.listeners:
+        if not isinstance(listener, BrokerListener) or listener.exposure.type not in _ASSIGNED:
+            continue
+        key = ListenerOf(node.node_id, listener.name)
+        is_balancer = listener.exposure.type == "LoadBalancer"
+        has_port = listener.advertised_port is not None or key in context.facts.node_ports
+        if _assigned(context, node, listener) is None and (is_balancer or not has_port):
+            what = _ASSIGNED[listener.exposure.type]
+            name = exposure_name(node.pool, node.node_id, listener.name)
+            missing[listener.name] = Unassigned(f"{what} {name}", context.facts.requested_ms.get(key))
+    return missing
+
+
+def bootstrap_addresses(context: Context, node: DesiredNode, listener: BrokerListener) -> tuple[Address, ...]:
+    """Return the addresses that lead clients outside of Kubernetes to any broker of the node's pool.
+
+    Empty without a bootstrap Service, and while Kubernetes has not assigned its address.
+    """
+    exposure, facts = listener.exposure, context.facts
+    name = exposure_bootstrap_name(node.pool, listener.name)
+    if not exposure.has_bootstrap_service or name in pool_names(context):
+        return ()
+    key = BootstrapOf(node.pool, listener.name)
+    if exposure.type == "LoadBalancer":
+        host = exposure.bootstrap_host or facts.bootstrap_balancers.get(key)
+        port: int | None = listener.advertised_port or listener_port(node, listener)
+        hosts = [] if host is None else [host]
+    else:
+        port = facts.bootstrap_node_ports.get(key)
+        pool = context.pool(node.pool).spec
+        known = (
+            facts.node_hosts.get(ListenerOf(node_id, listener.name)) or facts.host_ips.get(node_id)
+            for node_id in pool.all_node_ids()
+        )
+        hosts = [exposure.bootstrap_host] if exposure.bootstrap_host else sorted({*filter(None, known)})
+    return tuple(Address(host, port) for host in hosts) if port is not None else ()
 
 
 def check_hosts(context: Context, desired: DesiredCluster) -> None:
@@ -125,10 +163,29 @@ def _own_services(context: Context) -> frozenset[str]:
             for listener in pool.spec.listeners
             if listener.exposure.type in WITH_SERVICES
         }
+        names |= {
+            exposure_bootstrap_name(pool.metadata.name, listener.name)
+            for listener in pool.spec.listeners
+            if listener.exposure.has_bootstrap_service
+        }
     return frozenset(names)
 
 
+_ASSIGNED = {"LoadBalancer": "an address of the load balancer", "NodePort": "a node port of the Service"}
+"""By type of exposure, what Kubernetes assigns to each listener's Service."""
+
+
 def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Address:
+    found = _assigned(context, node, listener)
+    if found is not None:
+        return found
+    # An address that Kubernetes has not assigned yet, or does not report at the moment, must not restart a node.
+    own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
+    return context.facts.configured.get(node.node_id, {}).get(listener.name, own)
+
+
+def _assigned(context: Context, node: DesiredNode, listener: Listener) -> Address | None:
+    """Return the address of a listener; None while Kubernetes has not assigned all of it."""
     pool = context.pool(node.pool)
     own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
     template = pool.spec.host_template(node.node_id, listener.name)
@@ -141,17 +198,15 @@ def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Addr
     match listener.exposure.type:
         case "LoadBalancer":
             host = host or facts.load_balancers.get(key)
-            found = Address(host, port) if host else None
+            return Address(host, port) if host else None
         case "NodePort":
-            host = host or facts.host_ips.get(node.node_id)
+            host = host or facts.node_hosts.get(key) or facts.host_ips.get(node.node_id)
             node_port = listener.advertised_port or facts.node_ports.get(key)
-            found = Address(host, node_port) if host and node_port else None
+            return Address(host, node_port) if host and node_port else None
         case "Ingress" | "Route":
-            found = Address(host or own.host, listener.advertised_port or PASSTHROUGH_PORT)
+            return Address(host or own.host, listener.advertised_port or PASSTHROUGH_PORT)
         case _:
-            found = Address(host or own.host, port)
-    # An address that Kubernetes has not assigned yet, or does not report at the moment, must not restart a node.
-    return found or facts.configured.get(node.node_id, {}).get(listener.name, own)
+            return Address(host or own.host, port)
 
 
 def _filled(context: Context, node: DesiredNode, template: str, field: str) -> str:

@@ -75,15 +75,20 @@ def _budget(context: Context, name: str, role: Role, available: int, unready: st
 def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
     """Allow controllers, the cluster's brokers and the operator to connect to controllers, and scrapers to metrics.
 
-    Everything else is refused. Outgoing connections are not restricted.
+    Everything else is refused, except for the listener's `networkPolicyPeers`. Outgoing connections are not
+    restricted.
     """
+    (listener,) = context.manifests.controllers.spec.listeners
     ports = {
         listener_port(node, listener)
         for node in desired.of_role(Role.CONTROLLER)
         for listener in node.listeners
     }
     rules = [
-        _rule(sorted(ports), _inside(context, Role.CONTROLLER, Role.BROKER)),
+        _rule(
+            sorted(ports),
+            [*_inside(context, Role.CONTROLLER, Role.BROKER), *(listener.network_policy_peers or ())],
+        ),
         _metrics_rule(context.manifests.controllers),
     ]
     selected = cluster_labels(context, Role.CONTROLLER)

@@ -10,19 +10,22 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from quorate_operator.models.listeners import BY_HOST, PASSTHROUGH_PORT, BrokerListener, Exposure
+from quorate_operator.models.exposures import BY_HOST, OUTSIDE, PASSTHROUGH_PORT, Exposure, Services
+from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.object_names import dns_label, short_name
 from quorate_operator.models.security import TLS_AUTHORITIES
 from quorate_operator.models.status import AUTHORITIES_LENGTH_MAX, ListenerStatus
 from quorate_operator.models.v1alpha1 import KafkaBroker
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication, Role
-from quorate_operator.resources.facts import Context, Object, digest
+from quorate_operator.resources.facts import Context, IngressHosts, ListenerOf, Object, digest
+from quorate_operator.resources.ingress_hosts import current_hosts
 from quorate_operator.resources.names import (
     ANNOTATION_PUBLISHED,
     LABEL_NODE_ID,
     LABEL_PURPOSE,
     bootstrap_name,
     descriptive_labels,
+    exposure_bootstrap_name,
     exposure_name,
     labels_of,
     metadata,
@@ -32,14 +35,12 @@ from quorate_operator.resources.names import (
 )
 from quorate_operator.resources.pod_addresses import (
     HTTP_PORT,
-    WITH_SERVICES,
-    is_inside,
+    bootstrap_addresses,
     listener_port,
     published_name,
 )
 
 PURPOSE_PUBLISHED_NAME = "published-name"
-PURPOSE_EXPOSURE = "exposure"
 _PASSTHROUGH = {
     "nginx.ingress.kubernetes.io/ssl-passthrough": "true",
     "nginx.ingress.kubernetes.io/backend-protocol": "HTTPS",
@@ -74,43 +75,22 @@ def headless_service(context: Context, desired: DesiredCluster, pool: str, role:
     spec: Object = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selected}
     if ports:
         spec["ports"] = ports
-    return _service(context, pool, pool, descriptive_labels(context) | selected, spec, annotations={})
+    spec |= ip_families(context.pool(pool).spec.services)
+    return service(context, pool, pool, descriptive_labels(context) | selected, spec, annotations={})
 
 
-def exposures(context: Context, node: DesiredNode) -> tuple[Object, ...]:
-    """Return the node's Services for clients outside of Kubernetes, one for each listener that is exposed by one.
-
-    Those of Ingresses and Routes are of type ClusterIP.
-    """
-    services = []
-    for listener in node.listeners:
-        if not isinstance(listener, BrokerListener):
+def ip_families(*settings: Services | Exposure | None) -> Object:
+    """Return ipFamilyPolicy and ipFamilies of a Service: both are those of the first settings with one of them."""
+    for own in settings:
+        if own is None or (own.ip_family_policy is None and own.ip_families is None):
             continue
-        kind = listener.exposure.type
-        if kind not in WITH_SERVICES:
-            continue
-        is_by_host = kind in BY_HOST
-        target = listener_port(node, listener)
-        outside = (listener.advertised_port or target) if kind == "LoadBalancer" else target
-        spec: Object = {
-            "type": "ClusterIP" if is_by_host else kind,
-            "selector": node_labels(context, node.pool, node.role, node.node_id),
-            # Clients of one node must not be refused while the node starts, nor be sent to another node.
-            "publishNotReadyAddresses": True,
-            "ports": [{"name": dns_label(listener.name), "port": outside, "targetPort": target}],
-        }
-        if listener.exposure.load_balancer_class is not None:
-            spec["loadBalancerClass"] = listener.exposure.load_balancer_class
-        if listener.exposure.source_ranges is not None:
-            spec["loadBalancerSourceRanges"] = list(listener.exposure.source_ranges)
-        if kind == "NodePort":
-            spec["externalTrafficPolicy"] = "Local"  # clients get the address of the pod's Kubernetes node
-        name = exposure_name(node.pool, node.node_id, listener.name)
-        labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_EXPOSURE}
-        annotations = {} if is_by_host else dict(listener.exposure.annotations)
-        annotations |= {"quorate.dev/listener": listener.name}
-        services.append(_service(context, name, node.pool, labels, spec, annotations=annotations))
-    return tuple(services)
+        found: Object = {}
+        if own.ip_family_policy is not None:
+            found["ipFamilyPolicy"] = own.ip_family_policy
+        if own.ip_families is not None:
+            found["ipFamilies"] = list(own.ip_families)
+        return found
+    return {}
 
 
 def published_service(context: Context, node: DesiredNode, publications: Sequence[Publication]) -> Object:
@@ -131,10 +111,11 @@ def published_service(context: Context, node: DesiredNode, publications: Sequenc
             {"name": f"port-{port}", "port": port, "targetPort": target}
             for port, target in sorted(ports.items())
         ],
+        **ip_families(context.pool(node.pool).spec.services),
     }
     labels = labels_of(context, node) | {LABEL_PURPOSE: PURPOSE_PUBLISHED_NAME}
     annotations = {ANNOTATION_PUBLISHED: _published_text(publications)}
-    return _service(context, name, node.pool, labels, spec, annotations=annotations)
+    return service(context, name, node.pool, labels, spec, annotations=annotations)
 
 
 def publications_of(service: Mapping[str, object]) -> tuple[Publication, ...]:
@@ -178,7 +159,7 @@ def _published_text(publications: Sequence[Publication]) -> str:
     return json.dumps(entries)
 
 
-def _service(
+def service(
     context: Context,
     name: str,
     pool: str,
@@ -187,6 +168,7 @@ def _service(
     *,
     annotations: Mapping[str, str],
 ) -> Object:
+    """Return a Service that is deleted together with its pool."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -209,18 +191,15 @@ def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> O
         {"name": dns_label(listener.name), "port": listener_port(node, listener)}
         for listener in node.listeners
     ]
-    labels = descriptive_labels(context) | selected
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(context, bootstrap_name(pool), labels, owner=context.pool(pool), annotations={}),
-        "spec": {
-            "type": "ClusterIP",
-            "publishNotReadyAddresses": True,
-            "selector": selected,
-            "ports": ports,
-        },
+    spec: Object = {
+        "type": "ClusterIP",
+        "publishNotReadyAddresses": True,
+        "selector": selected,
+        "ports": ports,
+        **ip_families(context.pool(pool).spec.services),
     }
+    labels = descriptive_labels(context) | selected
+    return service(context, bootstrap_name(pool), pool, labels, spec, annotations={})
 
 
 def listener_statuses(
@@ -262,8 +241,11 @@ def _any_node(desired: DesiredCluster, pool: str) -> DesiredNode | None:
 def _bootstrap_servers(
     context: Context, node: DesiredNode, listener: BrokerListener, addresses: Sequence[str]
 ) -> str | None:
-    """Return the Service for clients in Kubernetes; for others, the bootstrap host or the brokers' addresses."""
+    """Return the Service for clients in Kubernetes; for others, the bootstrap address or those of the brokers."""
     name = bootstrap_name(node.pool)
+    if listener.exposure.type in OUTSIDE:
+        known = (str(address) for address in bootstrap_addresses(context, node, listener))
+        return ",".join(known) or ",".join(addresses) or None
     if listener.exposure.type == "Internal" and name not in pool_names(context):
         return f"{name}.{context.namespace}.svc:{listener_port(node, listener)}"
     if listener.exposure.bootstrap_host is not None and name not in pool_names(context):
@@ -288,25 +270,33 @@ class _Entrance:
     labels: Mapping[str, str]
 
 
-def ingresses(context: Context, desired: DesiredCluster) -> tuple[Object, ...]:
-    """Return the Ingresses and Routes of all brokers, and those of the bootstrap hosts."""
+def ingresses(
+    context: Context, desired: DesiredCluster, hosts: IngressHosts | None = None
+) -> tuple[Object, ...]:
+    """Return the Ingresses and Routes of all brokers, and those of the bootstrap hosts.
+
+    `hosts` lead to the brokers; without it those that they have and are to have.
+    """
     found: list[Object] = []
     for pool in context.manifests.brokers:
         nodes = [node for node in desired.nodes_with_settings if node.pool == pool.metadata.name]
         for listener in pool.spec.listeners:
             if listener.exposure.type in BY_HOST:
-                for entrance in _entrances(context, nodes, listener):
+                for entrance in _entrances(context, nodes, listener, hosts or {}):
                     found += _objects(context, pool, listener.exposure, entrance)
     return tuple(found)
 
 
-def _entrances(context: Context, nodes: list[DesiredNode], listener: BrokerListener) -> Iterator[_Entrance]:
+def _entrances(
+    context: Context, nodes: list[DesiredNode], listener: BrokerListener, hosts: IngressHosts
+) -> Iterator[_Entrance]:
     port = dns_label(listener.name)
     for node in nodes:
         name = exposure_name(node.pool, node.node_id, listener.name)
+        led = hosts.get(ListenerOf(node.node_id, listener.name)) or current_hosts(context, node, listener)
         yield _Entrance(
             name=name,
-            hosts=tuple(sorted({*_hosts(context, node, listener)})),
+            hosts=tuple(sorted({*led})),
             service=name,
             port=port,
             labels=labels_of(context, node),
@@ -316,20 +306,12 @@ def _entrances(context: Context, nodes: list[DesiredNode], listener: BrokerListe
         return
     pool = nodes[0].pool
     yield _Entrance(
-        name=short_name(f"{pool}-bootstrap-{port}"),
+        name=exposure_bootstrap_name(pool, listener.name),
         hosts=(host.lower(),),
         service=bootstrap_name(pool),
         port=port,
         labels=descriptive_labels(context) | pool_labels(context, pool, Role.BROKER),
     )
-
-
-def _hosts(context: Context, node: DesiredNode, listener: BrokerListener) -> Iterator[str]:
-    """Yield the hosts that lead to a node: while it is renamed also the one that it still advertises."""
-    configured = context.facts.configured.get(node.node_id, {})
-    for reported in (node.advertised, node.interim, configured):
-        if listener.name in reported and not is_inside(context, reported[listener.name].host):
-            yield reported[listener.name].host
 
 
 def _objects(

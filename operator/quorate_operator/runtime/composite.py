@@ -13,7 +13,9 @@ from typing import Protocol
 from quorate_operator import clock
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.gateway.readiness import state_of
+from quorate_operator.models.exposures import AddressVerification
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.planning.address_slots import verification_of
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -31,8 +33,11 @@ from quorate_operator.planning.steps import Action, KafkaAction, Plan, RuntimeAc
 from quorate_operator.planning.volumes import leaving_volumes
 from quorate_operator.runtime.verifications import NameProbes
 
-SETTLED_PROBE_INTERVAL_MS = 60_000
-"""How often an address that is as desired is probed. Addresses that change are probed by each observation."""
+SETTLED_PROBE_INTERVAL_MS = 10_000
+"""The least time between two probes of an address that is as desired. Addresses that change are probed by each
+observation, and so are those where no node, or another one, was found."""
+SETTLED_PROBES_MAX = 8
+"""How many addresses that are as desired one observation probes: those that were probed longest ago."""
 
 
 class Infrastructure(Protocol):
@@ -142,8 +147,10 @@ class ClusterRuntime:
             formation = await self._note_leader(formation, kafka.quorum.kraft_version)
         if formation is not None:
             probes = await self._remember(desired, nodes, formation.cluster_id, probes)
+        nodes = {node_id: self._with_state(node, kafka) for node_id, node in nodes.items()}
+        probes = self._without_starts(desired, nodes, probes)
         return ObservedCluster(
-            nodes={node_id: self._with_state(node, kafka) for node_id, node in nodes.items()},
+            nodes=nodes,
             quorum=kafka.quorum if kafka else None,
             kafka=kafka,
             formation=formation,
@@ -229,22 +236,63 @@ class ClusterRuntime:
         publications: Iterable[Publication],
     ) -> Mapping[Address, Reached]:
         changing, settled = addresses_to_probe(desired, nodes, publications)
-        long_ago_ms = self._now_ms() - SETTLED_PROBE_INTERVAL_MS
-        due = changing | {
-            address
-            for address in settled
-            if address not in self._probes
-            or self._probes[address].at_ms <= long_ago_ms
-            or self._probes[address].error is not None
-        }
+        unprobed = unprobed_addresses(desired)
+        due = (changing | self._due(desired, settled)) - unprobed.keys()
+        resolved = {address for address, verification in unprobed.items() if verification == "DNS"}
         node_ids = frozenset((*nodes, *(node.node_id for node in desired.nodes)))
-        reached = await self._gateway.probe(due, node_ids) if due else {}
-        kept = {address: probe for address, probe in self._probes.items() if address in settled}
-        self._probes = {
-            **kept,
-            **reached,
+        reached = dict(await self._gateway.probe(due, node_ids)) if due else {}
+        if resolved:
+            reached |= await self._gateway.resolve(resolved & (changing | settled))
+        kept = {
+            address: probe
+            for address, probe in self._probes.items()
+            if address in settled and address not in unprobed
         }
+        found = {address: self._with_since(address, probe) for address, probe in reached.items()}
+        self._probes = kept | found
         return dict(self._probes)
+
+    def _due(self, desired: DesiredCluster, settled: frozenset[Address]) -> frozenset[Address]:
+        """Return the addresses that are as desired and are probed now."""
+        owners = {address: node.node_id for node in desired.nodes for address in node.advertised.values()}
+        long_ago_ms = self._now_ms() - SETTLED_PROBE_INTERVAL_MS
+        known = {address: self._probes[address] for address in settled if address in self._probes}
+        faulty = {
+            address
+            for address, probe in known.items()
+            if probe.error is not None or probe.node_id not in (None, owners.get(address))
+        }
+        old = sorted(
+            (probe.at_ms, address)
+            for address, probe in known.items()
+            if probe.at_ms <= long_ago_ms and address not in faulty
+        )
+        return frozenset(
+            {*(settled - known.keys()), *faulty, *(found for _, found in old[:SETTLED_PROBES_MAX])}
+        )
+
+    def _with_since(self, address: Address, probe: Reached) -> Reached:
+        before = self._probes.get(address)
+        is_same = before is not None and before.finds_as(probe)
+        since_ms = before.since_ms if before is not None and is_same else None
+        return replace(probe, since_ms=probe.at_ms if since_ms is None else since_ms)
+
+    def _without_starts(
+        self, desired: DesiredCluster, nodes: Mapping[int, ObservedNode], probes: Mapping[Address, Reached]
+    ) -> Mapping[Address, Reached]:
+        """Return the probes; that nothing answers counts from when the node is ready, not from its start."""
+        starting = {
+            address
+            for node in desired.nodes
+            if (seen := nodes.get(node.node_id)) and seen.state.runs and seen.state is not NodeState.READY
+            for address in node.advertised.values()
+        }
+        for address in starting & self._probes.keys():
+            self._probes[address] = replace(self._probes[address], since_ms=self._probes[address].at_ms)
+        return {
+            address: replace(probe, since_ms=probe.at_ms) if address in starting else probe
+            for address, probe in probes.items()
+        }
 
     async def _remember(
         self,
@@ -284,6 +332,17 @@ def addresses_to_probe(
         changing.update(node.interim.values())
     changing.update(publication.address for publication in publications if publication.address not in settled)
     return frozenset(changing), frozenset(settled - changing)
+
+
+def unprobed_addresses(desired: DesiredCluster) -> Mapping[Address, AddressVerification]:
+    """Return the addresses of listeners that are not verified by a probe, and how they are verified."""
+    return {
+        address: verification
+        for node in desired.nodes
+        for addresses in (node.advertised, node.interim)
+        for listener, address in addresses.items()
+        if (verification := verification_of(node, listener)) != "Probe"
+    }
 
 
 def _with_problem(nodes: Mapping[int, ObservedNode], problem: str) -> Mapping[int, ObservedNode]:

@@ -96,7 +96,7 @@ class RequeuePolicy:
             return self.asleep_ms
         if result.done:
             return 0
-        if observation.plan.steps:
+        if observation.plan.steps and not observation.plan.is_stalled:
             rest_ms = self.working_ms
         elif observation.desired.lifecycle in (Lifecycle.PAUSED, Lifecycle.HIBERNATED):
             rest_ms = self.asleep_ms

@@ -253,7 +253,7 @@ def _health(
         return Health.ATTENTION
     if desired.lifecycle is Lifecycle.PAUSED:  # a plan that is paused refuses everything else, and says so
         return Health.PAUSED
-    if plan.refusals:
+    if plan.refusals or any(wait.is_stalled for wait in plan.waits):
         return Health.ATTENTION
     return Health.WORKING if plan.steps else Health.READY
 

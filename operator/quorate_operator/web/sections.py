@@ -361,6 +361,8 @@ def _reached(reached: Reached | None, node_id: int, cluster_id: str | None) -> C
         return element("span", "not probed", class_="quiet")
     if reached.error is not None:
         return said(reached.error, "bad long")
+    if reached.is_resolved:
+        return said("its name resolves", "quiet")
     if reached.is_anonymous:
         return said("a node with a trusted certificate", "good")
     if cluster_id is not None and reached.cluster_id not in (None, cluster_id):

@@ -162,7 +162,7 @@ class ApiServer:
                 *(f"--token-auth-file={self.directory}/tokens.csv", "--authorization-mode=RBAC"),
                 *(f"--service-account-issuer={ISSUER}", f"--service-account-key-file={key}"),
                 f"--service-account-signing-key-file={key}",
-                "--service-cluster-ip-range=10.96.0.0/16",
+                "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
                 *("--disable-admission-plugins=ServiceAccount", "--allow-privileged=true"),
                 *("--endpoint-reconciler-type=none", "--profiling=false", "--shutdown-delay-duration=0s"),
             ],

@@ -13,6 +13,7 @@ from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.data_volumes import volume_claim
+from quorate_operator.resources.exposures import exposed_bootstraps, exposures
 from quorate_operator.resources.facts import Context, Facts, Images
 from quorate_operator.resources.pods import node_pod, rebuild_quorum_arguments, task_pod
 from quorate_operator.resources.protection import (
@@ -23,7 +24,6 @@ from quorate_operator.resources.protection import (
 )
 from quorate_operator.resources.services import (
     bootstrap_service,
-    exposures,
     headless_service,
     ingresses,
     published_service,
@@ -92,6 +92,17 @@ MANIFESTS = {
             "{name: HOSTNAME, port: 9999, exposure: {type: NodePort}}]"
         ),
     ),
+    "outside": (
+        "history: {claimName: archive}, services: {ipFamilyPolicy: SingleStack, ipFamilies: [IPv6]}",
+        (
+            "services: {ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6, IPv4]}, listeners: [{name: IN}, "
+            "{name: NODES, exposure: {type: NodePort, externalTrafficPolicy: Cluster, "
+            "ipFamilyPolicy: SingleStack, ipFamilies: [IPv4], nodes: [{nodeId: 0, nodePort: 31990, "
+            "externalIPs: [198.51.100.7]}], bootstrap: {nodePort: 31991}}}, "
+            "{name: BALANCERS, exposure: {type: LoadBalancer, externalTrafficPolicy: Local, "
+            "nodes: [{nodeId: 0, loadBalancerIP: 203.0.113.7}], bootstrap: {annotations: {a: b}}}}]"
+        ),
+    ),
     "racks": (
         "history: {claimName: archive}, template: {securityContext: {}}",
         "rack: {topologyKey: topology.kubernetes.io/zone}",
@@ -147,6 +158,7 @@ def objects_of(namespace: str, controllers: str, brokers: str, name: str, uid: s
             published_service(context, node, [alias]),
             *exposures(context, node),
         ]
+    found += exposed_bootstraps(context, desired)
     return found
 
 
@@ -168,8 +180,9 @@ def test_everything_that_is_built_is_accepted(api: Api, namespace: str, case: st
         assert "warnings" not in response.body
 
 
-def test_applying_again_changes_nothing(api: Api, namespace: str) -> None:
-    items = objects_of(namespace, *MANIFESTS["large"], "quorum", "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
+@pytest.mark.parametrize("case", ["large", "outside"])
+def test_applying_again_changes_nothing(api: Api, namespace: str, case: str) -> None:
+    items = objects_of(namespace, *MANIFESTS[case], "quorum", "8b3b1e9e-3d0c-4b59-8d0c-2f8f9a3d9f10")
     for item in items:
         if item["kind"] == "Pod":
             continue

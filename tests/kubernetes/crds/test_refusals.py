@@ -339,9 +339,42 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         "loadBalancerClass is allowed with type LoadBalancer only",
     ),
     (
-        {"listeners": [{"name": "A", "exposure": {"type": "NodePort", "bootstrapHost": "a"}}]},
+        {"listeners": [{"name": "A", "exposure": {"type": "Internal", "bootstrapHost": "a"}}]},
         "spec.listeners[0].exposure",
-        "bootstrapHost is allowed with type Ingress and Route only",
+        "bootstrapHost is allowed with type LoadBalancer, NodePort, Ingress and Route only",
+    ),
+    *(
+        ({"listeners": [{"name": "A", "exposure": exposure}]}, "spec.listeners[0].exposure", expected)
+        for exposure, expected in (
+            (
+                {"type": "Internal", "externalTrafficPolicy": "Local"},
+                "externalTrafficPolicy is allowed with type LoadBalancer and NodePort only",
+            ),
+            (
+                {"type": "Internal", "ipFamilies": ["IPv6"]},
+                "ipFamilies is allowed with type LoadBalancer, NodePort, Ingress and Route only",
+            ),
+            (
+                {"type": "NodePort", "ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "SingleStack"},
+                "ipFamilies has one entry with ipFamilyPolicy SingleStack",
+            ),
+            (
+                {"type": "NodePort", "nodes": [{"nodeId": 0, "loadBalancerIP": "10.0.0.1"}]},
+                "loadBalancerIP is allowed with type LoadBalancer only",
+            ),
+            (
+                {"type": "NodePort", "bootstrap": {"loadBalancerIP": "10.0.0.1"}},
+                "loadBalancerIP is allowed with type LoadBalancer only",
+            ),
+            ({"type": "NodePort", "nodes": [{"nodeId": 0}, {"nodeId": 0}]}, "Duplicate value"),
+            ({"type": "NodePort", "nodes": [{"nodeId": 0, "nodePort": 70000}]}, "65535"),
+            ({"type": "NodePort", "verification": "Maybe"}, '"Probe", "DNS", "None"'),
+        )
+    ),
+    (
+        {"services": {"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "SingleStack"}},
+        "spec.services",
+        "ipFamilies has one entry with ipFamilyPolicy SingleStack",
     ),
     (
         {"listeners": [{"name": "A", "advertisedHost": "b{nodeId}.a", "exposure": {"type": "Ingress"}}]},

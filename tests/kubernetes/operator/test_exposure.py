@@ -1,35 +1,35 @@
 """Brokers that clients outside reach: by balancers, ports of machines and certificates, all of which may change."""
 
 import base64
-import json
 import subprocess
 from pathlib import Path
 
-from kit.operators.operated import BROKERS, Operated, forwarded
+from kit.operators.operated import BROKERS, CONTROLLERS_FIRST, Operated, forwarded
 from quorate_operator.models.secrets import FOR_LISTENERS
 from quorate_operator.planning.cluster import Address
 
 EXTERNAL = "EXTERNAL"
 EXTERNAL_PORT = 9094
+SERVICE, OUTER_BOOTSTRAP = f"{BROKERS}-0-external", f"{BROKERS}-bootstrap-external"
 # A Secret that changed is seen within half a minute.
 ROTATION_TIMEOUT_S = 180
 
 
 def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> None:
-    """A broker advertises what its load balancer was given, and is restarted for another address."""
+    """A broker starts when its load balancer has an address, advertises that, and is restarted for another one."""
     operated = brokered
     operated.create()
     operated.create_brokers(listeners=_listeners(operated, exposure={"type": "LoadBalancer"}))
     operated.start_operator()
-    operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready before it has a balancer")
-    service = f"{BROKERS}-0-external"
-    found = operated.core.read_namespaced_service(service, operated.namespace)
+    _wait_not_ready(operated, "AddressNotAssigned", f"an address of the load balancer {SERVICE}")
+    assert f"{BROKERS}-0" not in operated.pods()
+    found = operated.core.read_namespaced_service(SERVICE, operated.namespace)
     assert found.spec.type == "LoadBalancer"
     pods = set()
     for place in (1, 2):
         address = Address(f"{_outside(operated)}.{place}", EXTERNAL_PORT)
-        with forwarded([(address, Address(operated.agent.address_of(f"{BROKERS}-0"), EXTERNAL_PORT))]):
-            _give_address(operated, service, address.host)
+        with forwarded([(address, _listening(operated))]):
+            _give_addresses(operated, SERVICE, address.host)
             operated.wait(
                 lambda expected=str(address): _advertised(operated) == expected, f"{address} to be advertised"
             )
@@ -50,31 +50,103 @@ def test_the_address_of_a_balancer_is_told_to_clients(brokered: Operated) -> Non
     selector = ",".join(f"{name}={value}" for name, value in bootstrap.spec.selector.items())
     pods_led_to = operated.core.list_namespaced_pod(operated.namespace, label_selector=selector).items
     assert [pod.metadata.name for pod in pods_led_to] == [f"{BROKERS}-0"]
-    assert f"-> {_outside(operated)}.2" in operated.events("StopNode")[-1]
+    (stop,) = operated.events("StopNode")
+    assert f"-> {_outside(operated)}.2" in stop
+
+
+def test_an_address_is_verified_as_the_manifest_says(brokered: Operated) -> None:
+    """A load balancer may not let the operator in, and may have addresses of both families in any order."""
+    operated = brokered
+    operated.create()
+    exposure = {"type": "LoadBalancer", "sourceRanges": ["203.0.113.0/24"]}
+    operated.create_brokers(listeners=_listeners(operated, exposure=exposure))
+    operated.start_operator()
+    first, second = (Address(f"{_outside(operated)}.{place}", EXTERNAL_PORT) for place in (3, 4))
+    operated.wait(lambda: _has_service(operated, SERVICE), "the Service")
+    with forwarded([(first, _listening(operated))]):
+        _give_addresses(operated, SERVICE, "2001:db8::7", first.host)
+        operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready with its address")
+        assert _advertised(operated) == str(first)
+        before = _pod_uid(operated)
+        _give_addresses(operated, SERVICE, first.host, "2001:db8::7")
+        _give_addresses(operated, SERVICE, first.host, second.host)
+        # A Service that changed is seen at once; a change after it shows that it led to nothing.
+        _give_addresses(operated, SERVICE, second.host)
+        _wait_not_ready(operated, "AddressNotVerified", f"{second} to reach broker-0")
+    assert (_advertised(operated), _pod_uid(operated)) == (str(first), before)
+    operated.patch_brokers(listeners=_listeners(operated, exposure={**exposure, "verification": "None"}))
+    operated.wait(lambda: _advertised(operated) == str(second), f"{second} to be advertised")
+    operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
+    assert len(operated.events("StopNode")) == 1
+
+
+def test_an_address_that_leads_to_another_node_is_reported(brokered: Operated) -> None:
+    operated = brokered
+    operated.create()
+    operated.create_brokers(listeners=_listeners(operated, exposure={"type": "LoadBalancer"}))
+    operated.start_operator()
+    address = Address(f"{_outside(operated)}.5", EXTERNAL_PORT)
+    operated.wait(lambda: _has_service(operated, SERVICE), "the Service")
+    with forwarded([(address, _listening(operated))]):
+        _give_addresses(operated, SERVICE, address.host)
+        operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready with its address")
+    (other,) = operated.led_to(_outside(operated), [CONTROLLERS_FIRST])
+    with forwarded([(address, other[1])]):
+        _wait_not_ready(operated, "AddressMisrouted", f"node {CONTROLLERS_FIRST} answers there now")
+        assert operated.brokers_condition("Stalled")["reason"] == "AddressMisrouted"
+        assert (operated.brokers() or {})["status"]["plan"]
+        assert operated.condition("Ready")["status"] == "True"
+    with forwarded([(address, _listening(operated))]):
+        operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
+    assert not operated.events("StopNode")
 
 
 def test_the_port_of_a_machine_is_told_to_clients(brokered: Operated) -> None:
     operated = brokered
     operated.create()
     operated.create_brokers(listeners=_listeners(operated, exposure={"type": "NodePort"}))
-    service = f"{BROKERS}-0-external"
     operated.start_operator()
-    operated.wait(
-        lambda: f"{operated.agent.machine_address}:" in json.dumps(operated.status().get("plan")),
-        "the plan to say which port does not lead to the broker yet",
-    )
-    operated.wait(lambda: operated.brokers_condition("Ready")["status"] == "True", "the broker to be ready")
-    (port,) = operated.core.read_namespaced_service(service, operated.namespace).spec.ports
+    _wait_not_ready(operated, "AddressNotVerified", f"{operated.agent.machine_address}:")
+    (port,) = operated.core.read_namespaced_service(SERVICE, operated.namespace).spec.ports
     address = Address(operated.agent.machine_address, port.node_port)
-    with forwarded([(address, Address(operated.agent.address_of(f"{BROKERS}-0"), EXTERNAL_PORT))]):
+    with forwarded([(address, _listening(operated))]):
         operated.wait(lambda: _advertised(operated) == str(address), f"{address} to be told to clients")
         operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
         config = operated.core.read_namespaced_config_map(f"{BROKERS}-0", operated.namespace)
         assert config.metadata.annotations["quorate.dev/host-ip"] == operated.agent.machine_address
+        _set_services(operated, _pod_uid(operated), port.node_port)
         operated.patch_brokers(listeners=[operated.internal_listener()])
         operated.wait(lambda: operated.brokers_settled(0), "the listener to be gone")
     services = operated.core.list_namespaced_service(operated.namespace).items
-    assert service not in {service.metadata.name for service in services}
+    assert not {SERVICE, OUTER_BOOTSTRAP} & {service.metadata.name for service in services}
+
+
+def _set_services(operated: Operated, pod_uid: str, node_port: int) -> None:
+    """Settings of Services reach them, and restart no broker."""
+    exposure = {
+        "type": "NodePort",
+        "externalTrafficPolicy": "Cluster",
+        "ipFamilyPolicy": "PreferDualStack",
+        "annotations": {"team": "orders"},
+        "nodes": [{"nodeId": 0, "nodePort": node_port, "externalIPs": ["198.51.100.7"]}],
+        "bootstrap": {},
+    }
+    operated.patch_brokers(listeners=_listeners(operated, exposure=exposure))
+    operated.wait(lambda: _has_service(operated, OUTER_BOOTSTRAP), "the bootstrap Service")
+    (port,) = operated.core.read_namespaced_service(OUTER_BOOTSTRAP, operated.namespace).spec.ports
+    expected = f"{operated.agent.machine_address}:{port.node_port}"
+    operated.wait(
+        lambda: _listener_statuses(operated)[1].get("bootstrapServers") == expected,
+        "the address in the status",
+    )
+    operated.wait(lambda: operated.brokers_settled(0), "nothing to be left")
+    service = operated.core.read_namespaced_service(SERVICE, operated.namespace)
+    assert service.spec.external_traffic_policy == "Cluster"
+    assert service.spec.ip_families == ["IPv4", "IPv6"]
+    assert service.spec.external_ips == ["198.51.100.7"]
+    assert service.metadata.annotations["team"] == "orders"
+    assert [port.node_port for port in service.spec.ports] == [node_port]
+    assert _pod_uid(operated) == pod_uid
 
 
 def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_path: Path) -> None:
@@ -122,8 +194,26 @@ def _outside(operated: Operated) -> str:
     return operated.network.rsplit(".", 1)[0] + ".252"
 
 
-def _give_address(operated: Operated, service: str, host: str) -> None:
-    status = {"status": {"loadBalancer": {"ingress": [{"ip": host}]}}}
+def _listening(operated: Operated) -> Address:
+    """Where broker 0 listens for clients outside."""
+    return Address(operated.agent.address_of(f"{BROKERS}-0"), EXTERNAL_PORT)
+
+
+def _has_service(operated: Operated, name: str) -> bool:
+    services = operated.core.list_namespaced_service(operated.namespace).items
+    return name in {service.metadata.name for service in services}
+
+
+def _wait_not_ready(operated: Operated, reason: str, message: str) -> None:
+    def found() -> bool:
+        ready = operated.brokers_condition("Ready")
+        return (ready.get("status"), ready.get("reason")) == ("False", reason) and message in ready["message"]
+
+    operated.wait(found, f"Ready=False with {reason}: {message}")
+
+
+def _give_addresses(operated: Operated, service: str, *hosts: str) -> None:
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": host} for host in hosts]}}}
     operated.core.patch_namespaced_service_status(service, operated.namespace, status)
 
 

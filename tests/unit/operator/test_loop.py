@@ -230,6 +230,17 @@ def test_requeue_policy(
     assert REQUEUE_POLICY.after(result, now_ms=0) == rest_ms
 
 
+def test_a_cluster_that_waits_for_its_user_is_observed_as_seldom_as_a_healthy_one() -> None:
+    def rest_ms(*steps: Step) -> int:
+        desired, observed = desired_cluster(MANIFESTS), ObservedCluster(nodes={}, quorum=None)
+        observation = Observation(desired=desired, observed=observed, plan=Plan(steps=steps))
+        return REQUEUE_POLICY.after(PassResult(observation=observation), now_ms=0)
+
+    stalled = WaitFor(reason="an address", code="AddressMisrouted", is_stalled=True)
+    assert rest_ms(stalled) == rest_ms() == REQUEUE_POLICY.settled_ms
+    assert rest_ms(stalled, START) == REQUEUE_POLICY.working_ms
+
+
 def test_time_alone_shortens_a_rest() -> None:
     requeue_policy = RequeuePolicy(
         working_ms=1_000, settled_ms=1, asleep_ms=1, retry_ms_min=1, retry_ms_max=1

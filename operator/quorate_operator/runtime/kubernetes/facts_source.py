@@ -1,15 +1,26 @@
 """What Kubernetes assigns to a cluster: load balancers, node ports, host IPs; and the Secrets of its listeners."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import FOR_LISTENERS, Secret, certificate_of, is_labelled, secret_uses
-from quorate_operator.planning.cluster import Formation
+from quorate_operator.planning.cluster import Address, Formation
 from quorate_operator.resources.certificates import why_not_issued
-from quorate_operator.resources.facts import Facts, Images, ListenerOf
-from quorate_operator.resources.names import ANNOTATION_HOST_IP, exposure_name
+from quorate_operator.resources.exposures import balancer_host, host_address, node_port
+from quorate_operator.resources.facts import BootstrapOf, Facts, Images, ListenerOf
+from quorate_operator.resources.ingress_hosts import stored_hosts
+from quorate_operator.resources.names import (
+    ANNOTATION_HOST_IP,
+    ANNOTATION_HOST_IPS,
+    ANNOTATION_HOSTS,
+    exposure_bootstrap_name,
+    exposure_name,
+)
 from quorate_operator.resources.secrets import described_secret
+from quorate_operator.resources.services import publications_of
 from quorate_operator.runtime.kubernetes.api import (
     CERTIFICATE,
     SECRET,
@@ -24,6 +35,7 @@ from quorate_operator.runtime.kubernetes.observation import (
     annotation,
     configured_of,
     revision_of,
+    time_ms,
     volumes_in_use,
 )
 
@@ -45,40 +57,31 @@ class FactsSource:
 
     def facts(self, manifests: Manifests, images: Images, formation: Formation | None) -> Facts:
         objects = self._objects.nodes()
-        services = self._objects.of_kind(SERVICE)
-        balancers: dict[ListenerOf, str] = {}
-        ports: dict[ListenerOf, int] = {}
-        by_name = {service["metadata"]["name"]: service for service in services}
-        for pool in manifests.brokers:
-            for node_id in pool.spec.all_node_ids():
-                for listener in pool.spec.listeners:
-                    service = by_name.get(exposure_name(pool.metadata.name, node_id, listener.name))
-                    if service is None:
-                        continue
-                    key = ListenerOf(node_id, listener.name)
-                    for given in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ():
-                        balancers[key] = given.get("hostname") or given["ip"]
-                    for port in service["spec"].get("ports", ()):
-                        if port.get("nodePort"):
-                            ports[key] = port["nodePort"]
         # A restarted node most likely returns to the host where it was.
         host_ips = {
-            node_id: address
+            node_id: addresses
             for node_id, found in objects.items()
-            if (address := _host_ip_of(found) or annotation(found.config, ANNOTATION_HOST_IP))
+            if (addresses := _host_ips_of(found) or _stored_host_ips(found))
         }
         configured = {
             node_id: configured_of(found.pod or found.config)
             for node_id, found in objects.items()
             if found.pod is not None or found.config is not None
         }
+        assigned = _assigned(manifests, self._objects.of_kind(SERVICE), host_ips, configured)
         return Facts(
             namespace=self._objects.namespace,
             images=images,
             operator_namespace=self._operator_namespace,
-            load_balancers=balancers,
-            node_ports=ports,
-            host_ips=host_ips,
+            load_balancers=assigned.load_balancers,
+            node_ports=assigned.node_ports,
+            node_hosts=assigned.node_hosts,
+            requested_ms=assigned.requested_ms,
+            ingress_hosts=assigned.ingress_hosts,
+            published=_published(self._objects.of_kind(SERVICE)),
+            bootstrap_balancers=assigned.bootstrap_balancers,
+            bootstrap_node_ports=assigned.bootstrap_node_ports,
+            host_ips={node_id: addresses[0] for node_id, addresses in host_ips.items()},
             configured=configured,
             revisions={
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
@@ -137,15 +140,90 @@ class FactsSource:
 async def store_host_ips(objects: ClusterObjects, nodes: Iterable[NodeObjects]) -> None:
     """Store the host IPs of pods in ConfigMaps, which outlive pods and operators. Raises ApiError."""
     for node in nodes:
-        address = _host_ip_of(node)
-        if (
-            address is not None
-            and node.config is not None
-            and annotation(node.config, ANNOTATION_HOST_IP) != address
-        ):
-            await objects.annotate(node.config, {ANNOTATION_HOST_IP: address})
+        addresses = _host_ips_of(node)
+        if addresses and node.config is not None and _stored_host_ips(node) != addresses:
+            several = ",".join(addresses) if len(addresses) > 1 else None
+            await objects.annotate(
+                node.config, {ANNOTATION_HOST_IP: addresses[0], ANNOTATION_HOST_IPS: several}
+            )
 
 
-def _host_ip_of(node: NodeObjects) -> str | None:
-    """Return the address of the host of a node's pod."""
-    return (node.pod or {}).get("status", {}).get("hostIP") or None
+def _host_ips_of(node: NodeObjects) -> tuple[str, ...]:
+    """Return the addresses of the host of a node's pod, the primary one first."""
+    status = (node.pod or {}).get("status", {})
+    primary = status.get("hostIP")
+    if not primary:
+        return ()
+    others = (given.get("ip") for given in status.get("hostIPs") or ())
+    return (primary, *(address for address in others if address and address != primary))
+
+
+def _stored_host_ips(node: NodeObjects) -> tuple[str, ...]:
+    primary = annotation(node.config, ANNOTATION_HOST_IP)
+    several = annotation(node.config, ANNOTATION_HOST_IPS)
+    if several is not None and several.split(",")[0] == primary:
+        return tuple(several.split(","))
+    return (primary,) if primary else ()
+
+
+def _published(services: Iterable[Object]) -> Mapping[ListenerOf, frozenset[str]]:
+    found: dict[ListenerOf, set[str]] = {}
+    for service in services:
+        with suppress(ValueError):  # reported where publications are planned
+            for publication in publications_of(service):
+                key = ListenerOf(publication.node_id, publication.listener)
+                found.setdefault(key, set()).add(publication.address.host)
+    return {key: frozenset(hosts) for key, hosts in found.items()}
+
+
+@dataclass(slots=True)
+class _Assigned:
+    """What the Services for clients outside of Kubernetes were given, see `Facts`."""
+
+    load_balancers: dict[ListenerOf, str] = field(default_factory=dict)
+    node_ports: dict[ListenerOf, int] = field(default_factory=dict)
+    node_hosts: dict[ListenerOf, str] = field(default_factory=dict)
+    requested_ms: dict[ListenerOf, int] = field(default_factory=dict)
+    ingress_hosts: dict[ListenerOf, Mapping[str, int | None]] = field(default_factory=dict)
+    bootstrap_balancers: dict[BootstrapOf, str] = field(default_factory=dict)
+    bootstrap_node_ports: dict[BootstrapOf, int] = field(default_factory=dict)
+
+
+def _assigned(
+    manifests: Manifests,
+    services: Iterable[Object],
+    host_ips: Mapping[int, Sequence[str]],
+    configured: Mapping[int, Mapping[str, Address]],
+) -> _Assigned:
+    found = _Assigned()
+    by_name = {service["metadata"]["name"]: service for service in services}
+    listeners = ((pool, listener) for pool in manifests.brokers for listener in pool.spec.listeners)
+    for pool, listener in listeners:
+        name = pool.metadata.name
+        for node_id in pool.spec.all_node_ids():
+            service = by_name.get(exposure_name(name, node_id, listener.name))
+            if service is None:
+                continue
+            key = ListenerOf(node_id, listener.name)
+            advertised = configured.get(node_id, {}).get(listener.name)
+            host = balancer_host(service, () if advertised is None else (advertised.host,))
+            port = node_port(service, listener.name)
+            node_host = host_address(host_ips.get(node_id, ()), service)
+            requested_ms = time_ms(service["metadata"].get("creationTimestamp"))
+            found.ingress_hosts[key] = stored_hosts(annotation(service, ANNOTATION_HOSTS))
+            if host is not None:
+                found.load_balancers[key] = host
+            if port is not None:
+                found.node_ports[key] = port
+            if node_host is not None:
+                found.node_hosts[key] = node_host
+            if requested_ms is not None:
+                found.requested_ms[key] = requested_ms
+        bootstrap = by_name.get(exposure_bootstrap_name(name, listener.name))
+        if bootstrap is not None:
+            whole = BootstrapOf(name, listener.name)
+            if (host := balancer_host(bootstrap)) is not None:
+                found.bootstrap_balancers[whole] = host
+            if (port := node_port(bootstrap, listener.name)) is not None:
+                found.bootstrap_node_ports[whole] = port
+    return found

@@ -276,9 +276,9 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
         reason = (
             ": ".join(status[part] for part in ("reason", "message") if status.get(part)) or f"pod {phase}"
         )
-        ended = [_time_ms(text) for text in _ends(pod)]
+        ended = [time_ms(text) for text in _ends(pod)]
         at_ms = max((time_ms for time_ms in ended if time_ms is not None), default=None)
-        at_ms = at_ms or _time_ms(pod["metadata"]["creationTimestamp"]) or 0
+        at_ms = at_ms or time_ms(pod["metadata"]["creationTimestamp"]) or 0
         return NodeState.CRASHED, {"exited_at_ms": at_ms, "exit_reason": reason, "exits_in_a_row": 1}
     main = next(
         (status for status in _statuses(pod, "containerStatuses") if status["name"] == NODE_CONTAINER), None
@@ -287,10 +287,10 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
     problem = _problem(pod)
     if main is None or running is None:
         # kubelet starts a container that ended again, after pauses of its own: the pod is there, and starting.
-        since_ms = _time_ms(pod["metadata"].get("creationTimestamp"))
+        since_ms = time_ms(pod["metadata"].get("creationTimestamp"))
         return NodeState.STARTING, {"problem": problem, "waiting_since_ms": since_ms}
     state = NodeState.READY if main.get("ready") else NodeState.STARTING
-    started_ms = _time_ms(running.get("startedAt"))
+    started_ms = time_ms(running.get("startedAt"))
     # In whole seconds: what the former process fetched in that second must not count for this one.
     return state, {
         "started_at_ms": None if started_ms is None else started_ms + 999,
@@ -353,5 +353,5 @@ def _json(text: str | None) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _time_ms(text: str | None) -> int | None:
+def time_ms(text: str | None) -> int | None:
     return int(datetime.fromisoformat(text).timestamp() * 1000) if text else None

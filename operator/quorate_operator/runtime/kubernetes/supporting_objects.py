@@ -15,7 +15,9 @@ from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unrea
 from quorate_operator.planning.restart_obstacles import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.certificates import certificates
+from quorate_operator.resources.exposures import PURPOSE_EXPOSURE, exposed_bootstraps, exposures
 from quorate_operator.resources.facts import Context
+from quorate_operator.resources.ingress_hosts import ingress_hosts
 from quorate_operator.resources.names import (
     CONDITION_IN_SYNC,
     LABEL_NODE_ID,
@@ -30,9 +32,7 @@ from quorate_operator.resources.protection import (
     controllers_policy,
 )
 from quorate_operator.resources.services import (
-    PURPOSE_EXPOSURE,
     bootstrap_service,
-    exposures,
     headless_service,
     ingresses,
 )
@@ -97,27 +97,31 @@ async def apply_supporting_objects(
     controllers = max(sum(found.role is Role.CONTROLLER for found in pods), members)
     voters = len(observed.quorum.voters) if observed.quorum else members
     brokers = max(sum(found.role is Role.BROKER for found in pods), len(desired.of_role(Role.BROKER)))
-    wanted = [
-        headless_service(context, desired, cluster, Role.CONTROLLER),
-        controllers_budget(context, voters=voters, pods=controllers),
-        brokers_budget(
-            context,
-            pods=brokers,
-            spare=spare_brokers(desired, observed),
-            may_unready_go=brokers <= 1 or may_unready_go(observed),
-        ),
-        controllers_policy(context, desired),
-        *brokers_policies(context),
-    ]
+    wanted = [headless_service(context, desired, cluster, Role.CONTROLLER), *brokers_policies(context)]
+    spec = context.manifests.controllers.spec
+    if spec.disruption_budgets is None or spec.disruption_budgets.enabled:
+        wanted += [
+            controllers_budget(context, voters=voters, pods=controllers),
+            brokers_budget(
+                context,
+                pods=brokers,
+                spare=spare_brokers(desired, observed),
+                may_unready_go=brokers <= 1 or may_unready_go(observed),
+            ),
+        ]
+    if spec.network_policy.enabled:
+        wanted.append(controllers_policy(context, desired))
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
+    hosts = ingress_hosts(context, desired, observed, clock.now_ms())
     for node in desired.nodes:
-        wanted += exposures(context, node)
+        wanted += exposures(context, node, hosts)
+    wanted += exposed_bootstraps(context, desired)
     for item in wanted:
         await _apply(objects, item, refused)
     for pool in pools:
         if service := bootstrap_service(context, desired, pool):  # brokers do not need this Service
             await _apply_unless_foreign(objects, service, refused)
-    optional = (*certificates(context, desired), *ingresses(context, desired))
+    optional = (*certificates(context, desired, hosts), *ingresses(context, desired, hosts))
     for item in optional:
         await _apply_unless_foreign(objects, item, refused)
     # Clients need the addresses of a broker until it is stopped: it leads partitions while it is drained.
@@ -132,8 +136,11 @@ async def apply_supporting_objects(
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
     for service in objects.of_kind(SERVICE):
         labels = service["metadata"]["labels"]
-        is_ours = labels.get(LABEL_PURPOSE) == PURPOSE_EXPOSURE and any(
-            labels.get(LABEL_NODE_ID) == str(node.node_id) for node in desired.nodes
+        of_node = labels.get(LABEL_NODE_ID)
+        is_ours = labels.get(LABEL_PURPOSE) == PURPOSE_EXPOSURE and (
+            any(of_node == str(node.node_id) for node in desired.nodes)
+            if of_node is not None
+            else labels.get(LABEL_POOL) in pool_names(context)
         )
         if is_ours and service["metadata"]["name"] not in names:
             await objects.delete(SERVICE, service)

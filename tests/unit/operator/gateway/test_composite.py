@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -27,6 +28,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.steps import ElectPreferredLeaders, StopNode
 from quorate_operator.runtime.composite import (
     SETTLED_PROBE_INTERVAL_MS,
+    SETTLED_PROBES_MAX,
     ClusterRuntime,
     addresses_to_probe,
 )
@@ -142,6 +144,7 @@ class Kafka:
         self.problem: str | None = None
         self.asked: list[tuple[Any, ...]] = []
         self.probed: list[frozenset[Address]] = []
+        self.resolved: list[frozenset[Address]] = []
         self.applied: list[object] = []
         self.reached = Reached(at_ms=0, node_id=0, cluster_id="ours")
         self.reached_at: dict[Address, Reached] = {}
@@ -155,6 +158,11 @@ class Kafka:
         """Everybody answers alike, apart from those in `reached_at`."""
         self.probed.append(addresses)
         return {address_: self.reached_at.get(address_, self.reached) for address_ in addresses}
+
+    async def resolve(self, addresses: frozenset[Address]) -> Mapping[Address, Reached]:
+        """Every name resolves."""
+        self.resolved.append(addresses)
+        return {address_: Reached(at_ms=0, is_resolved=True) for address_ in addresses}
 
     async def apply(self, action: object) -> None:
         """Remember it."""
@@ -285,14 +293,79 @@ def test_a_name_that_is_settled_is_probed_now_and_then() -> None:
     kafka, now_ms = Kafka(None), [0]
     runtime = made(place, kafka, now_ms)
     both = {address("b0"), address("c0")}
+    kafka.reached_at = {address("c0"): Reached(at_ms=0, node_id=3000, cluster_id="ours")}
     assert observe(runtime).probes.keys() == both
     assert observe(runtime).probes.keys() == both
     assert kafka.probed == [both]
     now_ms[0] = SETTLED_PROBE_INTERVAL_MS
-    kafka.reached = Reached(at_ms=now_ms[0], error="refused")
+    kafka.reached, kafka.reached_at = Reached(at_ms=now_ms[0], error="refused"), {}
     observe(runtime)
     observe(runtime)
     assert kafka.probed == [both, both, both], "one that does not answer is asked again"
+
+
+def test_an_advertised_name_that_leads_to_another_node_is_probed_each_time() -> None:
+    """It is reported as long as it does, and no longer."""
+    place, kafka, now_ms = Place(running(0, Role.BROKER, "b0")), Kafka(None), [0]
+    desired = replace(DESIRED, nodes=(BROKER,))
+    runtime = made(place, kafka, now_ms)
+    kafka.reached = Reached(at_ms=0, node_id=7, cluster_id="ours")
+    for _ in range(3):
+        observe(runtime, desired)
+    assert len(kafka.probed) == 3
+    kafka.reached = Reached(at_ms=0, node_id=0, cluster_id="ours")
+    for _ in range(3):
+        observe(runtime, desired)
+    assert len(kafka.probed) == 4
+
+
+def test_one_observation_probes_a_few_of_the_names_that_are_settled() -> None:
+    count = SETTLED_PROBES_MAX + 3
+    brokers = tuple(node(node_id, Role.BROKER, f"b{node_id}") for node_id in range(count))
+    place = Place(*(running(node_id, Role.BROKER, f"b{node_id}") for node_id in range(count)))
+    kafka, now_ms = Kafka(None), [0]
+    kafka.reached_at = {
+        address(f"b{node_id}"): Reached(at_ms=0, node_id=node_id, cluster_id="ours")
+        for node_id in range(count)
+    }
+    runtime, desired = made(place, kafka, now_ms), replace(DESIRED, nodes=brokers)
+    observe(runtime, desired)
+    now_ms[0] = SETTLED_PROBE_INTERVAL_MS
+    kafka.reached_at = {name: replace(found, at_ms=now_ms[0]) for name, found in kafka.reached_at.items()}
+    observe(runtime, desired)
+    observe(runtime, desired)
+    assert [len(addresses) for addresses in kafka.probed] == [count, SETTLED_PROBES_MAX, 3]
+
+
+def test_names_that_are_verified_in_another_way_are_not_connected_to() -> None:
+    def exposed(node_id: int, verification: str) -> DesiredNode:
+        listener = {"name": "PLAINTEXT", "exposure": {"verification": verification}}
+        return replace(
+            node(node_id, Role.BROKER, f"new{node_id}"), listeners=(BrokerListener.model_validate(listener),)
+        )
+
+    place = Place(*(running(node_id, Role.BROKER, f"old{node_id}") for node_id in range(3)))
+    kafka = Kafka(None)
+    ways = ("Probe", "DNS", "None")
+    desired = replace(DESIRED, nodes=tuple(exposed(node_id, way) for node_id, way in enumerate(ways)))
+    probes = observe(made(place, kafka), desired).probes
+    assert kafka.probed == [frozenset({address("new0"), *(address(f"old{node_id}") for node_id in range(3))})]
+    assert kafka.resolved == [frozenset({address("new1")})]
+    assert probes[address("new1")].is_resolved
+    assert address("new2") not in probes
+
+
+def test_silence_counts_from_when_the_node_is_ready() -> None:
+    """A start takes its time, and nothing answers meanwhile."""
+    place, kafka, now_ms = Place(running(0, Role.BROKER, "b0")), Kafka(facts()), [0]
+    desired = replace(DESIRED, nodes=(BROKER,))
+    runtime = made(place, kafka, now_ms)
+    since = []
+    for at_ms, registered in ((0, ()), (100, ()), (200, (0,)), (300, (0,))):
+        kafka.facts = facts(*registered)
+        kafka.reached = Reached(at_ms=at_ms, error="refused")
+        since.append(observe(runtime, desired).probes[address("b0")].since_ms)
+    assert since == [0, 100, 100, 100]
 
 
 STOPPED = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.STOPPED)

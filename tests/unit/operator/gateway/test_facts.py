@@ -198,7 +198,7 @@ def test_fragile_partitions(
 def test_a_partition_without_a_leader_is_awaited_and_not_fragile(metadata) -> None:
     metadata.topic("a", ((1, 2), (1,)), leader=-1)
     metadata.topic("b", ((1, 2), ()), leader=-1, eligible_leader_replicas=(2,))
-    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {}, {})
     assert {broker_id: (load.fragile, load.awaited) for broker_id, load in found.items()} == {
         1: (0, 1),
         2: (0, 1),
@@ -219,7 +219,7 @@ def test_what_only_one_broker_has_is_counted(
 
 def test_some_fragile_partitions_are_named(metadata) -> None:
     metadata.topic("a", *(((1, 2), (1,)) for _ in range(5)))
-    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {})
+    found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {}, {})
     assert (found[1].fragile, found[1].fragile_first) == (5, tuple(PartitionId("a", n) for n in range(3)))
 
 

@@ -255,3 +255,13 @@ async def test_a_listener_with_tls_is_spoken_to_so(own_certificate: ssl.SSLConte
     async with cluster, alerting(cluster.nodes[1]) as address:
         (reached,) = await probe(address)
     assert said(reached) == (CLUSTER_ID, 1, None)
+
+
+async def test_a_name_can_be_resolved_without_a_connection() -> None:
+    """Nothing listens at this port; the last two can't be names."""
+    good, *bad = (Address("localhost", 1), Address("a..b", 1), Address("x" * 64, 1))
+    found = await probes.resolve((good, *bad))
+    assert (found[good].is_resolved, found[good].error, found[good].is_anonymous) == (True, None, False)
+    for address in bad:
+        assert found[address].error
+        assert not found[address].is_resolved

@@ -43,7 +43,7 @@ from quorate_operator.planning.steps import (
     WaitFor,
     wait_for,
 )
-from quorate_operator.view.cluster import view_of
+from quorate_operator.view.cluster import Health, view_of
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
 WORK = wait_for("controllers to catch up", 3000)
@@ -288,7 +288,8 @@ def test_a_wait_that_is_not_usual_is_in_a_condition(
     code: str | None, stalled: tuple[str, str], degraded: tuple[str, str]
 ) -> None:
     desired = desired_cluster(load_manifests(QUORUM, "test"))
-    given = Plan(steps=(WaitFor(reason="a leader"), WaitFor(reason="broker-0 to be in service", code=code)))
+    wait = WaitFor(reason="broker-0 to be in service", code=code, is_stalled=code == ROLLOUT_BLOCKED)
+    given = Plan(steps=(WaitFor(reason="a leader"), wait))
     view = view_of("quorum", desired, ObservedCluster(nodes={}, quorum=None), given)
     assert _conditions(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
 
@@ -491,6 +492,36 @@ def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
         status = broker_status(view, pool="pool", generation=1)
         assert [(broker["nodeId"], broker["replicas"]) for broker in status["brokers"]] == [(1, 12)]
         assert _conditions(status, "Ready", "Stalled") == [ready, stalled]
+
+
+@pytest.mark.parametrize("is_stalled", [False, True])
+def test_a_pool_whose_addresses_are_waited_for_is_not_ready(*, is_stalled: bool) -> None:
+    """After a while it is Stalled, too. The quorum is not concerned."""
+    manifests = load_manifests(
+        f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
+        "spec: {controllers: quorum, replicas: 1, nodeIds: {first: 0}}}",
+        "test",
+    )
+    nodes = {
+        node_id: ObservedNode(node_id=node_id, role=role, state=NodeState.READY, pool=pool)
+        for node_id, role, pool in (
+            (0, Role.BROKER, "pool"),
+            *((node_id, Role.CONTROLLER, "quorum") for node_id in (3000, 3001, 3002)),
+        )
+    }
+    wait = WaitFor(
+        reason="b0:9094 to reach broker-0", node_ids=(0,), code="AddressNotVerified", is_stalled=is_stalled
+    )
+    observed = ObservedCluster(nodes=nodes, quorum=None)
+    view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=(wait,)))
+    status = broker_status(view, pool="pool", generation=1)
+    stalled = ("True", "AddressNotVerified") if is_stalled else ("False", "NothingRefused")
+    assert _conditions(status, "Ready", "Stalled") == [("False", "AddressNotVerified"), stalled]
+    assert view.health is (Health.ATTENTION if is_stalled else Health.WORKING)
+    assert _conditions(controller_status(view, generation=1), "Ready", "Stalled") == [
+        ("True", "AllReady"),
+        ("False", "NothingRefused"),
+    ]
 
 
 def _conditions(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:

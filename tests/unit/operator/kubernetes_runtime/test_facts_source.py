@@ -70,6 +70,50 @@ async def test_the_last_machine_is_remembered_by_any_operator(make: Make) -> Non
     assert known.advertised["OUT"] == Address("10.0.0.7", 30000)
 
 
+def _service(name: str, spec: Object, ingress: list[Object]) -> Object:
+    metadata = {
+        "name": name,
+        "namespace": "kafka",
+        "labels": {"quorate.dev/cluster": "quorum"},
+        "creationTimestamp": "1970-01-01T00:00:05Z",
+    }
+    status = {"loadBalancer": {"ingress": ingress}}
+    return _stored(
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, "status": status}
+    )
+
+
+async def test_what_services_were_given_does_not_depend_on_order(make: Make) -> None:
+    """An entry may have neither name nor address, and there may be other ports."""
+    cluster = make(brokers=NODE_PORT)
+    api = _Api(_stored(config_map(cluster.context, cluster.desired, cluster.node(0), {})))
+    ports = [{"name": "out", "nodePort": 30000}, {"name": "health", "nodePort": 30001}]
+    entries: list[Object] = [{"ip": "203.0.113.7"}, {"ip": "2001:db8::7"}, {"ports": []}]
+    for ingress, listed in ((entries, ports), (entries[::-1], ports[::-1])):
+        service = _service("brokers-0-out", {"ports": listed, "ipFamilies": ["IPv6", "IPv4"]}, ingress)
+        facts, _ = _facts(api, make, api.config, service)
+        assert facts.load_balancers == {(0, "OUT"): "2001:db8::7"}
+        assert facts.node_ports == {(0, "OUT"): 30000}
+        assert facts.requested_ms == {(0, "OUT"): 5_000}
+
+
+async def test_a_machine_is_reached_by_the_family_of_the_service_also_later(make: Make) -> None:
+    """A broker that is down keeps both addresses of its machine."""
+    cluster = make(brokers=NODE_PORT)
+    node = cluster.node(0)
+    api = _Api(_stored(config_map(cluster.context, cluster.desired, node, {})))
+    pod = _stored(node_pod(cluster.context, cluster.desired, node, {}, is_initial=False))
+    pod["status"] = {"hostIP": "10.0.0.7", "hostIPs": [{"ip": "10.0.0.7"}, {"ip": "2001:db8::7"}]}
+    ports = [{"name": "out", "nodePort": 30000}]
+    service = _service("brokers-0-out", {"ports": ports, "ipFamilies": ["IPv6"]}, [])
+    facts, objects = _facts(api, make, api.config, pod, service)
+    assert facts.node_hosts == {(0, "OUT"): "2001:db8::7"}
+    await store_host_ips(objects, objects.nodes().values())
+    facts, _ = _facts(api, make, api.config, service)
+    assert facts.node_hosts == {(0, "OUT"): "2001:db8::7"}
+    assert facts.host_ips == {0: "10.0.0.7"}
+
+
 class _Secrets:
     """An API server with one Secret, which may be forbidden."""
 

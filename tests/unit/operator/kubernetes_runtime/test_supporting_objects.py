@@ -37,9 +37,14 @@ class _Api:
 
 
 async def _apply(
-    api: _Api, make: Make, controllers: str = "", cache: ObjectCache | None = None, brokers: str = ""
+    api: _Api,
+    make: Make,
+    controllers: str = "",
+    cache: ObjectCache | None = None,
+    brokers: str = "",
+    *,
+    listeners: str = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]",
 ) -> tuple[RefusedObject, ...]:
-    listeners = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort}}]"
     cluster = make(controllers, f"{listeners}, {brokers}")
     objects = ClusterObjects(cast("Any", api), cache or ObjectCache(), namespace="kafka", cluster="quorum")
     return await apply_supporting_objects(
@@ -144,6 +149,33 @@ async def test_a_policy_goes_when_nobody_wants_it(make: Make) -> None:
     await _apply(api, make, cache=cache)
     assert api.deleted == ["NetworkPolicy brokers-brokers"]
     assert "NetworkPolicy quorum-controllers" in api.accepted
+
+
+async def test_policies_and_budgets_can_be_left_to_others(make: Make) -> None:
+    """What was there before goes, and the brokers' own policies stay."""
+    switches = "networkPolicy: {enabled: false}, disruptionBudgets: {enabled: false}"
+    api, cache = _Api("", ApiError(500, "", "")), ObjectCache()
+    brokers = "networkPolicy: {enabled: true}"
+    await _apply(api, make, cache=cache, brokers=brokers)
+    guards = {
+        "NetworkPolicy quorum-controllers",
+        "PodDisruptionBudget quorum",
+        "PodDisruptionBudget quorum-brokers",
+    }
+    assert guards <= set(api.accepted)
+    api.accepted.clear()
+    await _apply(api, make, switches, cache=cache, brokers=brokers)
+    assert set(api.deleted) == guards
+    assert not guards & set(api.accepted)
+
+
+async def test_the_bootstrap_service_of_a_listener_goes_with_its_field(make: Make) -> None:
+    api, cache = _Api("", ApiError(500, "", "")), ObjectCache()
+    more = "listeners: [{name: IN}, {name: OUT, exposure: {type: NodePort, bootstrap: {}}}]"
+    await _apply(api, make, cache=cache, listeners=more)
+    assert "Service brokers-bootstrap-out" in api.accepted
+    await _apply(api, make, cache=cache)
+    assert api.deleted == ["Service brokers-bootstrap-out"]
 
 
 @pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503])

@@ -168,7 +168,7 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         (
             "",
             "listeners: [{name: A, exposure: {type: External, bootstrapHost: a}}]",
-            "bootstrapHost: is allowed with type Ingress and Route only; type is External",
+            "bootstrapHost: is allowed with type LoadBalancer, NodePort, Ingress and Route only; type is External",
         ),
         (
             "",

@@ -183,6 +183,37 @@ def test_clients_keep_an_old_address_for_three_windows_more() -> None:
     assert withdrawn[0].reason == "the window of broker-0's old address has passed, though 2 clients use it"
 
 
+@pytest.mark.parametrize(
+    "state", [NodeState.STARTING, NodeState.UNREADY, NodeState.STOPPED, NodeState.CRASHED]
+)
+def test_the_window_begins_when_the_node_serves_at_its_new_address(state: NodeState) -> None:
+    """A broker registers, recovers its logs for longer than the window, and serves only then."""
+    situation = renamed(asking(healthy(brokers=2), {0: NEW}))
+    recovering = published(situation, pointing(NEW, 0)).node(0, state=state)
+    plan = planned(recovering)
+    assert plan.steps == ()
+    assert "broker-0 to be ready, before its old address broker-0:9092 goes" in waits(plan)
+    assert briefly(planned(recovering.node(0, state=NodeState.READY)).steps) == ["RetireAddress 0"]
+
+
+def test_an_old_address_stays_while_its_node_is_away() -> None:
+    """Clients that only have the old address get the new one when the node is back."""
+    situation = renamed(asking(healthy(brokers=2), {0: NEW}))
+    retired = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS))
+    away = retired.node(0, state=NodeState.STARTING)
+    assert planned(away, NOW_MS + OVERLAP_MS).steps == ()
+    assert briefly(planned(retired, NOW_MS + OVERLAP_MS).steps) == ["WithdrawAddress 0"]
+
+
+def test_the_window_of_a_node_that_is_not_asked_for_needs_no_node() -> None:
+    """Another node may be waiting for the address."""
+    situation = published(asking(healthy(brokers=2), {}))
+    assert situation.observed.kafka is not None
+    left = situation.down(1).unregistered(1)
+    gone = left.asking(nodes=tuple(node for node in left.desired.nodes if node.node_id != 1))
+    assert briefly(planned(gone).steps) == ["RetireAddress 1"]
+
+
 def test_without_a_leader_nothing_is_retired() -> None:
     situation = renamed(asking(healthy(brokers=2), {0: NEW}))
     assert not planned(published(situation, pointing(NEW, 0)).leaderless()).steps

@@ -4,13 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.desired_cluster import Make, completed
+from kit.desired_cluster import Make, changed_parts, completed
 from quorate_operator.models.manifests import load_object
 from quorate_operator.models.v1alpha1 import KafkaController
 from quorate_operator.planning.cluster import Address, Publication, Role
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.completion import complete
+from quorate_operator.resources.exposures import exposures
 from quorate_operator.resources.names import node_labels, owner_references
 from quorate_operator.resources.protection import (
     brokers_budget,
@@ -20,7 +21,6 @@ from quorate_operator.resources.protection import (
 )
 from quorate_operator.resources.services import (
     bootstrap_service,
-    exposures,
     headless_service,
     ingresses,
     listener_statuses,
@@ -143,6 +143,16 @@ def test_clients_are_kept_off_the_controllers(make: Make) -> None:
     assert operator["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "quorate-system"}
     assert operator["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
     assert pages == {"from": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP", "port": 9404}]}
+
+
+def test_controllers_let_in_whom_their_listener_names(make: Make) -> None:
+    peers = "networkPolicyPeers: [{ipBlock: {cidr: 198.51.100.0/24}}]"
+    cluster = make(f"listeners: [{{name: CONTROLLER, {peers}}}]")
+    members, _ = controllers_policy(cluster.context, cluster.desired)["spec"]["ingress"]
+    *inside, named = members["from"]
+    assert len(inside) == 2
+    assert named == {"ipBlock": {"cidr": "198.51.100.0/24"}}
+    assert changed_parts(make().node(3000), cluster.node(3000)) == set()
 
 
 def test_metrics_are_for_whom_the_manifest_names(make: Make) -> None:

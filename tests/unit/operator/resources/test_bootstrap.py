@@ -5,7 +5,8 @@ from kit.desired_cluster import Make
 from quorate_operator.models.secrets import Secret
 from quorate_operator.models.status import AUTHORITIES_LENGTH_MAX, ListenerStatus
 from quorate_operator.planning.cluster import Address
-from quorate_operator.resources.services import bootstrap_service, exposures, listener_statuses
+from quorate_operator.resources.exposures import exposures
+from quorate_operator.resources.services import bootstrap_service, listener_statuses
 
 LISTENERS = (
     "listeners: [{name: IN}, {name: LB, protocol: SSL, tls: {secretName: cert}, exposure: {type: LoadBalancer, "
