@@ -187,7 +187,7 @@ class _Launcher:
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LAUNCHER_LINES_MAX)
-        self._read_linesing: threading.Thread | None = None
+        self._reader: threading.Thread | None = None
 
     @contextmanager
     def heard(self, is_submitted: bool) -> Iterator[None]:
@@ -200,8 +200,8 @@ class _Launcher:
         end, begin = os.pipe()
         os.dup2(begin, 2)
         os.close(begin)
-        self._read_linesing = threading.Thread(target=self._read_lines, args=(end,), daemon=True)
-        self._read_linesing.start()
+        self._reader = threading.Thread(target=self._read_lines, args=(end,), daemon=True)
+        self._reader.start()
         try:
             yield
         finally:
@@ -210,8 +210,8 @@ class _Launcher:
 
     def reason(self) -> str | None:
         """The line with the reason why the JVM did not start."""
-        if self._read_linesing is not None:
-            self._read_linesing.join(LAUNCHER_ENDS_WITHIN_S)
+        if self._reader is not None:
+            self._reader.join(LAUNCHER_ENDS_WITHIN_S)
         errors = [line for line in self._lines.copy() if any(word in line for word in LAUNCHER_COMPLAINS)]
         return (
             errors[0].removeprefix('Exception in thread "main" ').removeprefix("Error: ") if errors else None
