@@ -1,6 +1,7 @@
 """The `quorate` command: what it lists, loads and refuses, and the options of `quorate play`."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.usefixtures("own_ports")
 runner = CliRunner()
 
 MODULES_MAX = 420  # 319 when this was written; kio alone has thousands
+
+TOOLS = sorted(name for name, command in COMMANDS.items() if command.module.startswith("quorate.tools."))
 
 MANIFEST = """\
 apiVersion: quorate.dev/v1alpha1
@@ -44,16 +47,32 @@ def played() -> PlayDirectory:
 
 def test_help_names_every_part_and_loads_none() -> None:
     heavy = ("quorate_operator", "quorate_controller", "kio", "pydantic", "aiohttp", "asyncio")
-    code = (
-        "import sys\nfrom quorate.main import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"sys.stderr.write(repr([name for name in {heavy!r} if name in sys.modules]) + f' {{len(sys.modules)}}')"
+    text, loaded = loaded_by("--help")
+    assert loaded.isdisjoint(heavy)
+    assert len(loaded) < MODULES_MAX
+    assert [part for part in COMMANDS if part not in text] == []
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
+    needed = {"acls": {"quorate_admin.types.acls", "quorate_protocol.kafka.enums"}}  # it lists the operations
+    heavy = re.compile(
+        r"asyncio|quorate_admin\.(client|operations|network|types\..+)|quorate_protocol\.kafka\.(enums|apis)"
     )
-    ran = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
-    loaded, _, count = ran.stderr.rpartition(" ")
-    assert loaded == "[]"
-    assert int(count) < MODULES_MAX
-    assert [part for part in COMMANDS if part not in ran.stdout] == []
+    text, loaded = loaded_by(tool, "--help")
+    assert f"quorate {tool}" in text
+    assert {name for name in loaded if heavy.fullmatch(name)} == needed.get(tool, set())
+
+
+def loaded_by(*arguments: str) -> tuple[str, set[str]]:
+    """What `quorate` prints, and the modules that it has loaded."""
+    code = (
+        "import json, sys\nfrom quorate.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "json.dump(list(sys.modules), sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return ran.stdout, set(json.loads(ran.stderr))
 
 
 @pytest.mark.parametrize("part", sorted(COMMANDS))

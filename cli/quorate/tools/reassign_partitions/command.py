@@ -9,11 +9,6 @@ import typer
 
 from quorate.console import option, parse_file, print_json, run, show, tool_app, tool_options, write
 from quorate.console.jopt import given_options, one_action, options_command, refuse, require
-from quorate.tools.reassign_partitions.files import (
-    parse_broker_list,
-    parse_reassignment,
-    parse_topics,
-)
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
@@ -98,13 +93,13 @@ def reassign_partitions(
     if action == "--list":
         _list(context)
         return
-    from quorate.tools.reassign_partitions import actions
+    from quorate.tools.reassign_partitions import actions, files
 
     if action == "--generate":
         assert topics_to_move_json_file is not None
         assert broker_list is not None
-        brokers = parse_broker_list(broker_list)
-        topics = parse_file(topics_to_move_json_file, "--topics-to-move-json-file", parse_topics)
+        brokers = files.parse_broker_list(broker_list)
+        topics = parse_file(topics_to_move_json_file, "--topics-to-move-json-file", files.parse_topics)
         _run(
             context,
             partial(
@@ -116,7 +111,7 @@ def reassign_partitions(
         )
         return
     assert reassignment_json_file is not None
-    wanted = parse_file(reassignment_json_file, "--reassignment-json-file", parse_reassignment)
+    wanted = parse_file(reassignment_json_file, "--reassignment-json-file", files.parse_reassignment)
     if action == "--execute":
         execute = partial(
             actions.execute,

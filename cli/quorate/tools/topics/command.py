@@ -1,6 +1,5 @@
 """The command `quorate topics`."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -382,6 +381,8 @@ def _describe(
     reports: Any,
     partitions_per_response: int | None,
 ) -> None:
+    import asyncio
+
     from quorate_admin.operations.topics import PARTITIONS_PER_RESPONSE
     from quorate_admin.types.configs import ConfigResource
     from quorate_admin.types.partitions import TopicPartition
