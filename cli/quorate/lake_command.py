@@ -13,9 +13,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import FORMATS, Lake
 from pyspark_quorate.jobs.progress import steps_shown
-from pyspark_quorate.jobs.state import LakeError
 
 from quorate.console import (
     Output,

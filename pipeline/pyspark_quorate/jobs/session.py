@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.class_archive import ClassArchive, class_archive
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,6 +37,8 @@ JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
 LAUNCHER_LINES_MAX: Final = 200
 LAUNCHER_ENDS_WITHIN_S: Final = 2
+OF_A_TASK: Final = f"{LakeError.__module__}.{LakeError.__qualname__}: "
+"""The begin of the line with the message, in the traceback that Spark reports of a task."""
 JVM_ENDS_WITHIN_S: Final = 60
 HOW_TO_GET: Final = {
     "pyspark": "Spark is missing: pip install 'quorate[lake]'",
@@ -118,10 +120,11 @@ def _ends(context: "SparkContext") -> bool:
 
 
 def spark_reason(error: Exception) -> str:
-    """The first line of a failure of Spark, without plans and JVM frames."""
+    """The LakeError of a task, or the first line of a failure of Spark, without plans and JVM frames."""
     cause = getattr(error, "java_exception", None)
     text = str(error) if cause is None else str(cause.toString())
-    return text.strip().splitlines()[0]
+    lines = text.strip().splitlines()
+    return next((line.removeprefix(OF_A_TASK) for line in lines if line.startswith(OF_A_TASK)), lines[0])
 
 
 def _is_local(master: str) -> bool:

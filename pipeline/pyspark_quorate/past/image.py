@@ -10,8 +10,8 @@ from quorate_protocol.image.loading import NotedImage
 from quorate_protocol.records.generated import MetadataRecord
 
 from pyspark_quorate import rows
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.past.entities import FieldsError, entity_of
 from pyspark_quorate.tables.contract import Line
 

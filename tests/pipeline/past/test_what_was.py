@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from kit.lake.directories import CLUSTER
 from kit.lake.lakes import store_rows
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import Change, Lake
-from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.past.image import Moment, Playback, choose_cluster, read_history, replay
 from pyspark_quorate.tables.contract import GAP_ORDINAL, Line
 from quorate.main import app
