@@ -44,6 +44,8 @@ NO_OPS_PER_SECOND: Final = 2
 """metadata.max.idle.interval.ms is 500."""
 CHANGES_PER_DAY: Final = 10_000
 """Changes of a cluster per day, a high guess: 10 rolls of 30 brokers with 100 partitions each would be 6,000."""
+NO_OP_BATCH_BYTES: Final = 72
+"""A batch of one NoOpRecord: 61 bytes of header, 11 of the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,10 +155,6 @@ def estimate(measured: LakeMeasurements) -> Estimate:
         log_bytes=ESTIMATE_CLUSTERS * (no_ops * NO_OP_BATCH_BYTES + changes * bytes_of_change),
         core_hours=ESTIMATE_CLUSTERS * (no_ops * no_op_seconds + changes * change_seconds) / 3600,
     )
-
-
-NO_OP_BATCH_BYTES: Final = 72
-"""A batch of one NoOpRecord: 61 bytes of header, 11 of the record."""
 
 
 # Processes

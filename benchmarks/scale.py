@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic
 
     from benchmarks.figures import Figures
-    from benchmarks.fleet import Fleet, Sample
+    from benchmarks.fleet import Sample
     from benchmarks.quorum import Implementation
 
 
@@ -56,7 +56,6 @@ HEARTBEATS_PER_SECOND: Final = 500
 """The rate of all brokers together, whatever their number: that of 1,000 brokers with the default interval of 2 s."""
 HEARTBEAT_PHASE_SECONDS: Final = 10.0
 WARM_UP_SECONDS: Final = 3.0
-REGULAR_INTERVAL_SECONDS: Final = 2.0
 
 WATCH_SECONDS: Final = 0.005
 LOG_BYTES_PER_PARTITION: Final = 160
@@ -407,7 +406,7 @@ def measure_many_brokers(
 
 def _heartbeats(quorum: Quorum, fleet: Fleet, brokers: int) -> Figures:
     interval = brokers / HEARTBEATS_PER_SECOND
-    fleet.grow(brokers, REGULAR_INTERVAL_SECONDS)
+    fleet.grow(brokers, REGULAR_HEARTBEAT_SECONDS)
     fleet.pace(interval)
     time.sleep(WARM_UP_SECONDS)
     active = quorum.active()

@@ -25,6 +25,8 @@ from quorate.console.client import (
     watched as watched,
 )
 from quorate.console.command import (
+    DURATION_MS_MAX as DURATION_MS_MAX,
+    INT32_MAX as INT32_MAX,
     BrokerToolCommand as BrokerToolCommand,
     LocalToolCommand as LocalToolCommand,
     Output as Output,
@@ -34,6 +36,9 @@ from quorate.console.command import (
     flag as flag,
     id_option as id_option,
     option as option,
+    parse_duration_s as parse_duration_s,
+    parse_id as parse_id,
+    parse_ids as parse_ids,
     remembered as remembered,
     remembered_option as remembered_option,
     show as show,
@@ -51,11 +56,4 @@ from quorate.console.output import (
     table_text as table_text,
     warn as warn,
     write as write,
-)
-from quorate.console.command import (
-    DURATION_MS_MAX as DURATION_MS_MAX,
-    INT32_MAX as INT32_MAX,
-    parse_duration_s as parse_duration_s,
-    parse_id as parse_id,
-    parse_ids as parse_ids,
 )

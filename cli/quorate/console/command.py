@@ -14,6 +14,12 @@ from quorate.console.output import UsageError, print_json, report_failures, warn
 
 _REMEMBERED = "quorate.tools."
 _PANEL = "Cluster"
+INT32_MAX = 2**31 - 1
+"""The highest id of a node, number of a partition, or count in Kafka's protocol."""
+DURATION_MS_MAX = 2**53
+"""The longest duration that is accepted, in milliseconds: 285,000 years, which fit into a `timedelta`."""
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
+_UNIT_S = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}
 
 
 class Output(StrEnum):
@@ -227,14 +233,6 @@ def _remember_deprecated(context: typer.Context, parameter: TyperOption, value: 
         name = parameter.opts[0]
         warn(f"{name} is deprecated and will be removed; use --command-config")
         context.meta[_REMEMBERED + "deprecated_config"] = (name, value)
-
-
-INT32_MAX = 2**31 - 1
-"""The highest id of a node, number of a partition, or count in Kafka's protocol."""
-DURATION_MS_MAX = 2**53
-"""The longest duration that is accepted, in milliseconds: 285,000 years, which fit into a `timedelta`."""
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
-_UNIT_S = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}
 
 
 def parse_ids(text: str, separator: str) -> list[int]:

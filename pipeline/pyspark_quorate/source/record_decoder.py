@@ -41,6 +41,7 @@ _ALIKE_MIN: Final = 32
 _FRAME_BYTES: Final = 3
 _NO_OP_KEY: Final = next(key for key, name in METADATA_NAMES.items() if name == NO_OP)
 _NAMES: Final = [METADATA_NAMES.get(key, "") for key in range(max(METADATA_NAMES) + 1)]
+_MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,9 +277,6 @@ class RowReader:
                 (time_ms,) = struct.unpack_from(">q", data, int(records.value_start[index]) + 2)
                 self._snapshot_time_us = _timestamp_us(time_ms) if time_ms > 0 else None
             self._has_footer |= kind == ControlRecordType.SNAPSHOT_FOOTER
-
-
-_MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 
 
 def _timestamp_us(time_ms: int) -> int:

@@ -32,6 +32,7 @@ from pyspark_quorate.tables.summary import Summary
 _FILE: Final = re.compile(r"/[^/]*\.(log|checkpoint)$")
 Reads = Mapping[str, Sequence[tuple[int, int]]]
 """Directory -> the commit of each read of it, and the offset that it started at."""
+_EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
 
 
 class StoredRows:
@@ -78,9 +79,6 @@ class StoredRows:
             parts = [cursor.rows_until(bound) for cursor in cursors]
             cursors = [cursor for cursor in cursors if not cursor.is_done]
             yield from _merged([part for part in parts if len(part)])
-
-
-_EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
 
 
 def _merged(parts: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from pyspark_quorate.tables.summary import ABORT, BEGIN, END, SNAPSHOT_FOOTER, S
 ORDER: Final = ("cluster_id", "kind != 'gap'", "offset", "kind desc", "epoch", "source", "ordinal")
 """The order of the rows: gaps first, then by offset; a snapshot before the record at its offset; copies together."""
 _SILENT: Final = frozenset({"NoOpRecord", BEGIN, END, ABORT})
+NO_TIME: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,6 @@ class Chosen:
     """The times of `offsets` in microseconds since 1970; `NO_TIME` where unknown."""
     lines: list[Line]
     """The lines of the chosen types, gaps, and the first line of each epoch."""
-
-
-NO_TIME: Final = -(2**63)
 
 
 class Timeline:

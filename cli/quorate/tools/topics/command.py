@@ -62,6 +62,16 @@ FLAGS = {
     "--exclude-internal": "Exclude Kafka's internal topics.",
 }
 REPLICATION_FACTOR_MAX = 2**15 - 1
+_COLLISION_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
+    " To avoid issues it is best to use either, but not both.\n"
+)
+_ONLY_TOPIC_ID = (
+    "Only topic id will be used when both --topic and --topic-id are specified"
+    " and topicId is not Uuid.ZERO_UUID\n"
+)
+REASSIGNMENTS_TIMEOUT_MS = 3_000
+"""How long the active controller may take to list reassignments, where other controllers describe the rest."""
 
 
 def check_options(given: Collection[str]) -> str:
@@ -165,18 +175,6 @@ def may_collide(name: str) -> bool:
     """Whether metrics, which replace dots by underscores, could confuse the name with another topic's."""
     return "." in name or "_" in name
 
-
-_COLLISION_WARNING = (
-    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
-    " To avoid issues it is best to use either, but not both.\n"
-)
-_ONLY_TOPIC_ID = (
-    "Only topic id will be used when both --topic and --topic-id are specified"
-    " and topicId is not Uuid.ZERO_UUID\n"
-)
-
-REASSIGNMENTS_TIMEOUT_MS = 3_000
-"""How long the active controller may take to list reassignments, where other controllers describe the rest."""
 
 app = tool_app()
 
