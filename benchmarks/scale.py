@@ -95,7 +95,7 @@ class ScaleRun:
         self._figures: Figures = {}
 
     def measure(self) -> Figures:
-        """Run all phases; leaves no process behind."""
+        """Run all phases, and end the processes."""
         quorum = self._quorum
         phases = (
             ("create", self._create),
@@ -132,7 +132,7 @@ class ScaleRun:
     # Phases
 
     def _create(self) -> None:
-        """Request of 2,000 partitions, one after the other. The time of a request ends with its response."""
+        """Send requests of 2,000 partitions, one after the other. The time of a request ends with its response."""
         epoch_before = describe_quorum(self._active_address()).leader_epoch
         processor_before = self._quorum.all_processor_seconds()
         seconds = 0.0
@@ -236,7 +236,7 @@ class ScaleRun:
         """kill -9 of a standby and its start, until it knows the last topic that was created before."""
         quorum = self._quorum
         active_id = quorum.active()
-        node_id = next(address for address in quorum.addresses if address != active_id)
+        node_id = next(other_id for other_id in quorum.addresses if other_id != active_id)
         (last,) = self._new_topics(1, 1)
         self._create_topics([last])
         quorum.kill(node_id)
@@ -391,7 +391,7 @@ def measure_many_brokers(
     ports: tuple[int, ...],
     progress: Callable[[str], None],
 ) -> Figures:
-    """Measure on a fresh quorum without partitions; leaves no process behind."""
+    """Measure on a fresh quorum without partitions, and end its processes."""
     quorum = Quorum(implementation, directory, ports)
     figures: Figures = {}
     try:

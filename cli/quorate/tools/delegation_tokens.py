@@ -116,7 +116,7 @@ def check_options(given: Collection[str]) -> str:
 
 
 def parse_hmac(text: str) -> bytes:
-    """Raise UsageError, whose message does not contain the value, which is a secret."""
+    """Parse the value of --hmac. Raises UsageError without the value, which is a secret."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:

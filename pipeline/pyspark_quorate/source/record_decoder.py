@@ -289,7 +289,7 @@ def _microseconds(time_ms: Integers) -> Integers:
 
 
 def _groups(batches: Batches) -> Iterator[Batches]:
-    """Group of batches with at most ROWS_PER_BATCH_MAX records, or one larger batch."""
+    """Yield groups of batches with at most ROWS_PER_BATCH_MAX records, or of one larger batch."""
     ends = np.cumsum(batches.record_count)
     start, done = 0, 0
     while start < len(batches):

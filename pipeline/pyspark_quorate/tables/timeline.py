@@ -102,8 +102,8 @@ class Timeline:
 
     def _ends(self, epochs: Any) -> Any:
         """For each of the epochs, the offset from which its records do not count."""
-        names, inverse = np.unique(epochs, return_inverse=True)
-        return np.array([self._until.get(int(name), 0) for name in names], np.int64)[inverse]
+        distinct, inverse = np.unique(epochs, return_inverse=True)
+        return np.array([self._until.get(int(epoch), 0) for epoch in distinct], np.int64)[inverse]
 
     def _snapshots(self, batch: pa.RecordBatch, at: Any, offsets: Any, epochs: Any) -> tuple[Any, Any]:
         """Two masks of the rows of snapshots: those that are stored, and those that bridge a gap."""

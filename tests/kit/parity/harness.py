@@ -98,7 +98,7 @@ class Normalise:
 
 
 def replaced(pattern: str, by: str, why: str) -> Normalise:
-    """Match of a regular expression do not count."""
+    """Replace the matches of a regular expression, which do not count."""
     return Normalise(why, lambda text: re.sub(pattern, by, text, flags=re.MULTILINE))
 
 

@@ -114,7 +114,7 @@ def check_options(given: Collection[str]) -> str:
 
 
 def parse_pattern_type(text: str) -> PatternType:
-    """Raise UsageError."""
+    """Parse the value of --resource-pattern-type. Raises UsageError."""
     try:
         return PatternType.parse(text)
     except ValueError as error:
