@@ -61,6 +61,7 @@ async def test_brokers_send_heartbeats_and_are_fenced(benchmarks: ModuleType, tm
 async def test_observers_follow_the_log(benchmarks: ModuleType, tmp_path: Path) -> None:
     def story(fleet: Any, address: tuple[str, int], status: Status) -> None:
         def at_the_end() -> bool:
+            fleet.check()  # raises the error of an observer
             described = benchmarks.client.describe_quorum(address)
             ends = {observer.replica_id: observer.log_end_offset for observer in described.observers}
             return ends == dict.fromkeys(observers, described.high_watermark)
