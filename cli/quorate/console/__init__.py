@@ -16,6 +16,11 @@ name of a subcommand, and turns each expected error into one message and exit co
 are imported only when they are needed, because people wait for the start of a tool.
 """
 
+from quorate.command_line import (
+    plain_app as plain_app,
+    print_failure as print_failure,
+    warn as warn,
+)
 from quorate.console.client import (
     admin_config as admin_config,
     parse_file as parse_file,
@@ -49,11 +54,9 @@ from quorate.console.command import (
 from quorate.console.output import (
     CommandError as CommandError,
     UsageError as UsageError,
-    print_failure as print_failure,
     print_json as print_json,
     print_version as print_version,
     report_failures as report_failures,
     table_text as table_text,
-    warn as warn,
     write as write,
 )

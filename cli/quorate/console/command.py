@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import typer
 from quorate_protocol.plain_data import dataclass
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperGroup, TyperOption
 
-from quorate.console.output import UsageError, print_json, report_failures, warn, write
+from quorate.command_line import Command, Group, plain_app, warn
+from quorate.console.output import UsageError, print_json, report_failures, write
 
 _REMEMBERED = "quorate.tools."
 _PANEL = "Cluster"
@@ -91,7 +92,7 @@ def show_as(output: Output, text: Callable[[], str], content: Callable[[], objec
         write(text())
 
 
-class LocalToolCommand(TyperCommand):
+class LocalToolCommand(Command):
     """A command that connects to no cluster: of the shared options it has --output only."""
 
     def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
@@ -130,7 +131,7 @@ class BrokerToolCommand(ToolCommand):
     CONTROLLERS = False
 
 
-class ToolGroup(TyperGroup):
+class ToolGroup(Group):
     """A tool with subcommands: the shared options may precede the subcommand, as in Kafka."""
 
     def __init__(self, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
@@ -160,18 +161,12 @@ def tool_app(cls: type[TyperGroup] | None = None) -> typer.Typer:
 
     A tool with subcommands also needs a callback (`@app.callback()`), whose docstring is the tool's help.
     """
-    return typer.Typer(
-        cls=cls,
-        add_completion=False,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    return plain_app(cls or Group, add_completion=False, no_args_is_help=True)
 
 
 def option_parameters(*, controllers: Sequence[str], deprecated_config: str | None) -> Iterator[TyperOption]:
     """The options that select a cluster, and --output. `controllers` are the names of --bootstrap-controller."""
-    addresses = "HOST:PORT,…"
+    addresses = "HOST:PORT,..."
     yield remembered_option(
         ("--bootstrap-server", "-b"), addresses, "The brokers to bootstrap from.", rich_help_panel=_PANEL
     )

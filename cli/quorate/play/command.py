@@ -24,7 +24,16 @@ from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.status import ClusterStatus, idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
-from quorate.console import Output, flag, option, parse_duration_s, print_json, report_failures, write
+from quorate.console import (
+    Output,
+    flag,
+    option,
+    parse_duration_s,
+    plain_app,
+    print_json,
+    report_failures,
+    write,
+)
 from quorate.play.display import (
     ProgressDisplay,
     command_line,
@@ -43,7 +52,7 @@ SUPERVISOR_TIMEOUT_S = 5
 CRASHES_MAX = 3
 """The number of crashes in a row after which a node of a starting cluster counts as failed."""
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = plain_app(add_completion=False)
 
 
 def _signal(text: str) -> signal.Signals:

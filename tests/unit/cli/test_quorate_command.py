@@ -1,10 +1,14 @@
 """The `quorate` command: what it lists, loads and refuses, and the options of `quorate play`."""
 
+import importlib
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -12,6 +16,7 @@ from quorate.console import parse_duration_s
 from quorate.main import COMMANDS, app
 from quorate.play import command as play
 from quorate_operator.runtime.local.directory import PlayDirectory
+from typer.main import get_command
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -80,6 +85,66 @@ def test_every_part_can_be_called(part: str) -> None:
     ran = runner.invoke(app, [part, "--help"], prog_name="quorate")
     assert ran.exit_code == 0
     assert f"quorate {part}" in ran.stdout
+
+
+@pytest.mark.parametrize("part", sorted(COMMANDS))
+def test_help_cuts_no_name_and_needs_no_unicode(part: str) -> None:
+    """At 80 columns, which is also the width of a pipe."""
+    found = COMMANDS[part]
+    command = get_command(importlib.import_module(found.module).app)
+    if found.is_member:
+        command = command.commands[part]  # type: ignore[attr-defined]
+    for path, described in paths_below(command, part):
+        text = runner.invoke(
+            app, [*path.split(), "--help"], prog_name="quorate", env={"COLUMNS": "80"}
+        ).stdout
+        words = set(re.findall(r"--?[\w.-]+", text))
+        assert {name for parameter in described.params for name in option_names(parameter)} <= words, path
+        assert max(map(len, text.splitlines())) <= 80
+        text.encode("iso-8859-1")
+
+
+def paths_below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """A command and its subcommands, with what calls each."""
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from paths_below(below, f"{path} {name}")
+
+
+def option_names(parameter: Any) -> list[str]:
+    """The names of an option; none for an argument and for a hidden option."""
+    names = [*parameter.opts, *parameter.secondary_opts]
+    return [] if getattr(parameter, "hidden", False) else [name for name in names if name.startswith("-")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["topcis"], "No such command 'topcis'. Did you mean 'topics'?\nTry 'quorate -h' for help."),
+        (["topics", "--nonsense"], "No such option: --nonsense\nTry 'quorate topics -h' for help."),
+        (
+            ["topics", "--create", "--topic", "payments", "--bootstrap-controller", "localhost:9093"],
+            "--create needs --bootstrap-server; controllers list and describe topics only",
+        ),
+        (["play", "logs", "--nonsense"], "No such option: --nonsense\nTry 'quorate play logs -h' for help."),
+        (["play", "-o", "xml"], "Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json'."),
+    ],
+)
+def test_what_is_wrong_with_a_command_line_is_one_line(arguments: list[str], message: str) -> None:
+    ran = runner.invoke(app, arguments, prog_name="quorate", env={"COLUMNS": "40"})
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(f"error: {message}\n")
+
+
+def test_a_character_that_the_locale_lacks_is_escaped() -> None:
+    code = "from quorate.command_line import prepare_text\nprepare_text()\nprint('1 \u2265 0')"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "iso-8859-1"},
+    )
+    assert ran.stdout == b"1 \\u2265 0\n"
 
 
 def test_it_runs_as_a_module() -> None:

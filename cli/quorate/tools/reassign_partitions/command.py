@@ -72,7 +72,7 @@ def reassign_partitions(
     topics_to_move_json_file: Annotated[
         Path | None, option("FILE", 'With --generate: the topics, {"version":1,"topics":[{"topic":"t"}]}.')
     ] = None,
-    broker_list: Annotated[str | None, option("ID,ID,…", "With --generate: the target brokers.")] = None,
+    broker_list: Annotated[str | None, option("ID,ID,...", "With --generate: the target brokers.")] = None,
     throttle: Annotated[
         int, option("BYTES", "With --execute: bytes per second between brokers.", show_default=False)
     ] = -1,

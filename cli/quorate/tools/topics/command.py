@@ -201,7 +201,8 @@ def topics(
     context: typer.Context,
     *,
     topic: Annotated[
-        str | None, option("TOPIC", "The topic; but for --create, a regular expression, or several,…")
+        str | None,
+        option("TOPIC", "The topic; but for --create, a regular expression or several, comma-separated."),
     ] = None,
     topic_id: Annotated[
         str | None, option("ID", "The topic to describe; takes precedence over --topic.")
@@ -222,7 +223,8 @@ def topics(
     replica_assignment: Annotated[
         str | None,
         option(
-            "0:1,1:2,…", "Brokers of each partition, separated by colons; partitions are separated by commas."
+            "0:1,1:2,...",
+            "Brokers of each partition, separated by colons; partitions are separated by commas.",
         ),
     ] = None,
     partition_size_limit_per_response: Annotated[
