@@ -63,14 +63,10 @@ def _signal(text: str) -> signal.Signals:
         raise typer.BadParameter(f"{text!r} is not the name of a signal, as KILL, TERM or STOP are") from None
 
 
-FileOption = Annotated[
-    list[Path] | None,
-    option(
-        "FILE",
-        "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable.",
-        names=("--file", "-f"),
-    ),
-]
+FILE_HELP = "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable."
+FileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file", "-f"))]
+LongFileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file",))]
+"""For a command whose -f is --follow."""
 DirOption = Annotated[
     Path | None,
     option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
@@ -164,7 +160,7 @@ def logs(
     node: Annotated[
         str | None, typer.Argument(help="Node, such as 3000 or controller-3000 (default: all).")
     ] = None,
-    file: FileOption = None,
+    file: LongFileOption = None,
     directory: DirOption = None,
     follow: Annotated[bool, option(None, "Keep printing new lines.", names=("--follow", "-f"))] = False,
     lines: Annotated[

@@ -88,7 +88,7 @@ def test_every_part_can_be_called(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", sorted(COMMANDS))
-def test_help_cuts_no_name_and_needs_no_unicode(part: str) -> None:
+def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> None:
     """At 80 columns, which is also the width of a pipe."""
     found = COMMANDS[part]
     command = get_command(importlib.import_module(found.module).app)
@@ -98,8 +98,9 @@ def test_help_cuts_no_name_and_needs_no_unicode(part: str) -> None:
         text = runner.invoke(
             app, [*path.split(), "--help"], prog_name="quorate", env={"COLUMNS": "80"}
         ).stdout
-        words = set(re.findall(r"--?[\w.-]+", text))
-        assert {name for parameter in described.params for name in option_names(parameter)} <= words, path
+        names = [name for parameter in described.params for name in option_names(parameter)]
+        assert [name for name in names if names.count(name) > 1] == [], path
+        assert set(names) <= set(re.findall(r"--?[\w.-]+", text)), path
         assert max(map(len, text.splitlines())) <= 80
         text.encode("iso-8859-1")
 
