@@ -61,6 +61,9 @@ AUTHORIZATION_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] =
     ("heartbeat_p50_seconds", "BrokerHeartbeat, p50", tables.milliseconds),
     ("heartbeat_cpu_seconds", "the same, processor time of the active one", tables.microseconds),
 )
+INGESTS: Final = 5
+DEFAULT_PARTS: Final = ("controllers", "tools")
+"""What is measured without `--only`."""
 
 
 def main() -> int:
@@ -343,9 +346,6 @@ PARTS: Final[Mapping[str, Callable[[Bench], dict[str, object]]]] = {
     "authorization": _authorization,
     "size": _size,
 }
-INGESTS: Final = 5
-DEFAULT_PARTS: Final = ("controllers", "tools")
-"""What is measured without `--only`."""
 
 
 if __name__ == "__main__":

@@ -257,7 +257,7 @@ def measure_authorization(
     ports: Sequence[int],
     progress: Callable[[str], None],
 ) -> AuthorizationMeasurements:
-    """Measure two clusters in turn, one without an authorizer; leaves no process behind. Needs 12 ports."""
+    """Measure two clusters in turn, one without an authorizer, and end their processes. Needs 12 ports."""
     with ExitStack() as stack:
         clients = []
         for number, has_acls in enumerate((False, True)):

@@ -50,6 +50,20 @@ FAILOVER_SECONDS_MAX: Final = 120.0
 
 WITHOUT_LINGER: Final = f"{KAFKA}, linger 0"
 """The name of Kafka beside itself with its default linger."""
+WARM_UP_TOPICS: Final = 6_000
+"""On 64 connections: the JVM compiles what runs often."""
+CREATE_REQUESTS: Final = {1: 400, 8: 2_000, 64: 8_000}
+"""Requests by the number of connections."""
+HEARTBEATS_FROM_ID: Final = 1_000
+HEARTBEAT_CONNECTIONS: Final = (64, 8)
+"""In this order, so that the brokers of the first are still unfenced when the second are measured."""
+WARM_UP_HEARTBEATS: Final = 10_000
+HEARTBEATS: Final = 16_000
+UNFENCE_SECONDS: Final = 30.0
+OBSERVERS: Final = 500
+OBSERVERS_SETTLE_SECONDS: Final = 3.0
+OBSERVED_WARM_UP_TOPICS: Final = 20
+OBSERVED_TOPICS: Final = 100
 
 
 def measure_rounds(
@@ -79,7 +93,7 @@ def _report(progress: Callable[[str], None], label: str, part: str) -> None:
 def measure(
     implementation: Implementation, directory: Path, ports: tuple[int, ...], progress: Callable[[str], None]
 ) -> Figures:
-    """Run all measurements on a fresh quorum; leaves no process behind. A failed part has the reason as figure."""
+    """Run all measurements on a fresh quorum, and end its processes. A failed part has the reason as figure."""
     quorum = Quorum(implementation, directory, ports)
     topics = itertools.count()
     phases: dict[str, Callable[[], Figures]] = {
@@ -93,26 +107,23 @@ def measure(
         "heartbeats": lambda: heartbeats(quorum),
         "failover": lambda: _failover(quorum, topics),
     }
-    fleet: Fleet | None = None
     figures: Figures = {}
     try:
         progress("start")
         quorum.start()
         figures["start_seconds"] = quorum.wait_until_registered()
         figures |= _idle(quorum)
-        fleet = Fleet(quorum.addresses, quorum.cluster_id)
-        fleet.grow(BROKERS, HEARTBEAT_SECONDS)
-        for name, phase in phases.items():
-            progress(name)
-            try:
-                figures |= phase()
-            except (OSError, RuntimeError, psutil.Error) as error:
-                figures[f"{name} failed"] = str(error)
+        with Fleet(quorum.addresses, quorum.cluster_id) as fleet:
+            fleet.grow(BROKERS, HEARTBEAT_SECONDS)
+            for name, phase in phases.items():
+                progress(name)
+                try:
+                    figures |= phase()
+                except (OSError, RuntimeError, psutil.Error) as error:
+                    figures[f"{name} failed"] = str(error)
     except (OSError, psutil.Error) as error:
         figures["start failed"] = str(error)
     finally:
-        if fleet is not None:
-            fleet.close()
         quorum.stop()
     return figures
 
@@ -131,20 +142,17 @@ def _create_request(number: int) -> CreateTopicsRequest:
 
 
 def _forwarded(quorum: Quorum, topics: itertools.count[int]) -> Figures:
-    """Request that a broker forwards, one after the other, while the broker follows the log."""
+    """Measure requests that a broker forwards, one after the other, while the broker follows the log."""
     address = quorum.addresses[quorum.active()]
     described = describe_quorum(address)
-    follower = Fleet(quorum.addresses, quorum.cluster_id)
     seconds = []
-    try:
+    with Fleet(quorum.addresses, quorum.cluster_id) as follower:
         follower.observe(1, described.high_watermark, described.leader_epoch, first_id=BROKER_ID)
         with Connection(address, client_id=str(BROKER_ID)) as connection:
             for number in itertools.islice(topics, FORWARDED_WARM_UP_REQUESTS + FORWARDED_REQUESTS):
                 taken, response = connection.timed_ask(forwarded(_create_request(number)))
                 seconds.append(taken)
                 check_forwarded(response)
-    finally:
-        follower.close()
     return percentiles("forwarded", seconds[FORWARDED_WARM_UP_REQUESTS:])
 
 
@@ -156,24 +164,6 @@ def _failover(quorum: Quorum, topics: itertools.count[int]) -> Figures:
         response_seconds_max=1.0,
     )
     return {"failover_seconds": seconds}
-
-
-WARM_UP_TOPICS: Final = 6_000
-"""On 64 connections: the JVM compiles what runs often."""
-CREATE_REQUESTS: Final = {1: 400, 8: 2_000, 64: 8_000}
-"""Requests by the number of connections."""
-
-HEARTBEATS_FROM_ID: Final = 1_000
-HEARTBEAT_CONNECTIONS: Final = (64, 8)
-"""In this order, so that the brokers of the first are still unfenced when the second are measured."""
-WARM_UP_HEARTBEATS: Final = 10_000
-HEARTBEATS: Final = 16_000
-UNFENCE_SECONDS: Final = 30.0
-
-OBSERVERS: Final = 500
-OBSERVERS_SETTLE_SECONDS: Final = 3.0
-OBSERVED_WARM_UP_TOPICS: Final = 20
-OBSERVED_TOPICS: Final = 100
 
 
 def warm_up(quorum: Quorum, topics: itertools.count[int]) -> Figures:
@@ -263,8 +253,7 @@ def observed(quorum: Quorum, replicas: int) -> Figures:
     """One client's CreateTopics while many observers follow the log, without what these cost anyway."""
     active = quorum.active()
     described = describe_quorum(quorum.addresses[active])
-    fleet = Fleet(quorum.addresses, quorum.cluster_id)
-    try:
+    with Fleet(quorum.addresses, quorum.cluster_id) as fleet:
         fleet.observe(OBSERVERS, described.high_watermark, described.leader_epoch)
         time.sleep(OBSERVERS_SETTLE_SECONDS)
         before = quorum.processor_seconds(active)
@@ -279,8 +268,6 @@ def observed(quorum: Quorum, replicas: int) -> Figures:
             idle = (time.monotonic() - started) * idle_share
             spent = quorum.processor_seconds(active) - before - idle
             fleet_spent = fleet.processor_seconds() - fleet_before
-    finally:
-        fleet.close()
     return {
         "observed_p50_seconds": statistics.median(latencies),
         "observed_cpu_seconds": spent / len(latencies),

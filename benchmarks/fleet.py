@@ -2,20 +2,21 @@
 
 The measuring process starts it as a child and sends it commands with `Fleet`, so that neither waits for the other.
 Requests are encoded once. A response is decoded once, however many brokers get the same bytes.
+A broker or an observer that fails ends the child, and the next command raises its error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
-import psutil
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.generated.describe_cluster_request import DescribeClusterRequest
 from quorate_protocol.kafka.generated.fetch_request import ReplicaState
@@ -45,10 +46,15 @@ FETCH_MAX_WAIT_MS: Final = 500
 FETCH_BYTES_MAX: Final = 1024 * 1024
 RETRY_SECONDS: Final = 0.05
 COMMAND_TIMEOUT_SECONDS: Final = 180.0
+EXIT_SECONDS: Final = 10.0
+"""The time of a child that has closed its pipe until it has an exit status."""
 
 
 class Fleet:
-    """The child process. Methods raise TimeoutError when it does not respond."""
+    """The child process, for a `with` block whose end raises its error, too.
+
+    Methods raise RuntimeError when it has failed, and TimeoutError when it does not respond.
+    """
 
     def __init__(self, addresses: Mapping[int, Address], cluster_id: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -56,6 +62,18 @@ class Fleet:
         arguments = (theirs, dict(addresses), cluster_id)
         self._process = context.Process(target=_serve, args=arguments, name="fleet", daemon=True)
         self._process.start()
+        theirs.close()  # so that the pipe ends with the child
+        self._failure: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.check()
+        finally:
+            self.close()
 
     def grow(self, brokers: int, interval_seconds: float) -> None:
         """Run this number of brokers, each with a heartbeat per interval, and wait until all are unfenced."""
@@ -79,8 +97,11 @@ class Fleet:
 
     def processor_seconds(self) -> float:
         """Processor time, user and system, that the process has used so far."""
-        times = psutil.Process(self._process.pid).cpu_times()
-        return times.user + times.system
+        return float(self._ask("processor_seconds"))
+
+    def check(self) -> None:
+        """Raise RuntimeError if a broker or an observer has failed."""
+        self._ask("check")
 
     def close(self) -> None:
         """End the process."""
@@ -91,10 +112,21 @@ class Fleet:
         self._pipe.close()
 
     def _ask(self, command: str, *arguments: float) -> Any:
-        self._pipe.send((command, arguments))
+        if self._failure is not None:
+            raise RuntimeError(self._failure)
+        with suppress(ConnectionError):  # the error that it sent before it ended is still in the pipe
+            self._pipe.send((command, arguments))
         if not self._pipe.poll(COMMAND_TIMEOUT_SECONDS):
-            raise TimeoutError(f"the fleet did not {command} in {COMMAND_TIMEOUT_SECONDS:.0f} s")
-        return self._pipe.recv()
+            raise TimeoutError(f"the fleet did not respond to {command} in {COMMAND_TIMEOUT_SECONDS:.0f} s")
+        try:
+            result, failure = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            self._process.join(EXIT_SECONDS)
+            result, failure = None, f"its process ended with exit status {self._process.exitcode}"
+        if failure is not None:
+            self._failure = f"the fleet failed: {failure}"
+            raise RuntimeError(self._failure)
+        return result
 
 
 @contextmanager
@@ -103,14 +135,26 @@ def started(quorum: Quorum) -> Iterator[Fleet]:
     try:
         quorum.start()
         quorum.wait_until_registered()
-        with closing(Fleet(quorum.addresses, quorum.cluster_id)) as fleet:
+        with Fleet(quorum.addresses, quorum.cluster_id) as fleet:
             yield fleet
     finally:
         quorum.stop()
 
 
 def _serve(pipe: Pipe, addresses: Mapping[int, Address], cluster_id: str) -> None:
-    asyncio.run(_Fleet(addresses, cluster_id).serve(pipe))
+    try:
+        asyncio.run(_Fleet(addresses, cluster_id).serve(pipe))
+    except Exception as error:
+        with suppress(ConnectionError):
+            pipe.send((None, _reason(error)))
+        raise  # with its traceback on stderr
+
+
+def _reason(error: BaseException) -> str:
+    """The first error of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
 
 
 class _RefusedError(Exception):
@@ -194,23 +238,33 @@ class _Fleet:
         self._interval_seconds = 1.0
         self._samples: list[Sample] = []
         self._active: asyncio.Task[Address] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = asyncio.TaskGroup()
         self._fetches: dict[tuple[Position, int], tuple[Payload, bytes]] = {}
 
     async def serve(self, pipe: Pipe) -> None:
-        loop = asyncio.get_running_loop()
+        """Execute commands. Raises the errors of brokers and observers, in a group."""
         commands: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
-        loop.add_reader(pipe.fileno(), lambda: commands.put_nowait(pipe.recv()))
+
+        def read() -> None:
+            try:
+                commands.put_nowait(pipe.recv())
+            except (EOFError, ConnectionError):
+                os._exit(1)  # the measuring process is gone
+
+        asyncio.get_running_loop().add_reader(pipe.fileno(), read)
         handlers: dict[str, Callable[..., Any]] = {
             "grow": self._grow,
             "pace": self._pace,
             "samples": self._copy_of_samples,
             "fence": self._fence,
             "observe": self._observe,
+            "processor_seconds": self._processor_seconds,
+            "check": self._check,
         }
-        while True:
-            name, arguments = await commands.get()
-            pipe.send(await handlers[name](*arguments))
+        async with self._tasks:
+            while True:
+                name, arguments = await commands.get()
+                pipe.send((await handlers[name](*arguments), None))
 
     # Commands
 
@@ -218,7 +272,7 @@ class _Fleet:
         await self._pace(interval_seconds)
         for broker_id in range(len(self._brokers), brokers):
             broker = self._brokers[broker_id] = _Broker(broker_id)
-            broker.task = asyncio.create_task(self._live(broker))
+            broker.task = self._tasks.create_task(self._live(broker))
         await asyncio.gather(*(broker.unfenced.wait() for broker in self._brokers.values()))
 
     async def _pace(self, interval_seconds: float) -> None:
@@ -228,22 +282,29 @@ class _Fleet:
     async def _copy_of_samples(self) -> list[Sample]:
         return self._samples
 
+    async def _processor_seconds(self) -> float:
+        return time.process_time()
+
+    async def _check(self) -> None:
+        """Do nothing: that the child responds says that all tasks run."""
+
     async def _fence(self, broker_id: int) -> None:
         broker = self._brokers[broker_id]
         assert broker.task is not None
         broker.task.cancel()
         wire = await _Wire.open(await self._find_active())
         request = replace(heartbeat_request(broker_id, broker.epoch), want_fence=True)
-        self._tasks.append(asyncio.create_task(self._ignore(wire.ask(request_frame(request)))))
+        self._tasks.create_task(self._ignore_response(wire, request_frame(request)))
 
     @staticmethod
-    async def _ignore(response: Any) -> None:
-        await response
+    async def _ignore_response(wire: _Wire, frame: bytes) -> None:
+        with suppress(OSError):  # the controller may end before it responds
+            await wire.ask(frame)
+        wire.close()
 
     async def _observe(self, observers: int, offset: int, epoch: int, first_id: int) -> None:
         for number in range(observers):
-            coroutine = self._follow(first_id + number, Position(offset, epoch))
-            self._tasks.append(asyncio.create_task(coroutine))
+            self._tasks.create_task(self._follow(first_id + number, Position(offset, epoch)))
 
     # Brokers
 
@@ -308,12 +369,15 @@ class _Fleet:
         )
         while True:
             for address in self._addresses.values():
+                wire = None
                 try:
                     wire = await _Wire.open(address)
                     response = await self._ask(wire, request)
-                    wire.close()
                 except (OSError, _RefusedError):
                     continue
+                finally:
+                    if wire is not None:
+                        wire.close()
                 if response.controller_id in self._addresses:
                     return self._addresses[response.controller_id]
             await asyncio.sleep(RETRY_SECONDS)
@@ -331,6 +395,8 @@ class _Fleet:
                 encoded = await wire.ask(frame.replace(OBSERVER_ID.to_bytes(4, "big"), replica_id))
                 fetched = self._checked(read_fetch(self._codec.decode(request, encoded)))
             except (OSError, _RefusedError):
+                if wire is not None:
+                    wire.close()
                 wire = None
                 await asyncio.sleep(RETRY_SECONDS)
                 continue

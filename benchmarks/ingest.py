@@ -58,7 +58,7 @@ def measure_ingests(
     topics: int = TOPICS,
     options: Sequence[str] = (),
 ) -> list[Ingest]:
-    """Ingests of the same directories into new lakes. Raises RuntimeError if one fails."""
+    """Measure ingests of the same directories into new lakes. Raises RuntimeError if one fails."""
     source = scratch / "source"
     write_controllers(source, records, topics)
     # The first job on a machine keeps an archive of Spark's classes.

@@ -44,6 +44,8 @@ NO_OPS_PER_SECOND: Final = 2
 """metadata.max.idle.interval.ms is 500."""
 CHANGES_PER_DAY: Final = 10_000
 """Changes of a cluster per day, a high guess: 10 rolls of 30 brokers with 100 partitions each would be 6,000."""
+NO_OP_BATCH_BYTES: Final = 72
+"""A batch of one NoOpRecord: 61 bytes of header, 11 of the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,7 @@ class Estimate:
 def measure_lake(
     python: str, kafka: Kafka, scratch: Path, *, records: int, progress: Callable[[str], None]
 ) -> LakeMeasurements:
-    """Write logs, read them in turn, leaves no process behind. Raises RuntimeError when a process fails."""
+    """Write logs, and read them in turn. No process is left. Raises RuntimeError when a process fails."""
     large, small, idle = scratch / "large", scratch / "small", scratch / "idle"
     progress(f"a log of {records} records is written")
     write_history(large, cluster_id="large", records=records, segment_bytes=SEGMENT_BYTES, seed=1)
@@ -115,7 +117,7 @@ def measure_lake(
     progress("Quorate stores the rows of large")
     # The first job on a machine keeps an archive of Spark's classes.
     stored = [
-        measure(python, dump, scratch / f"lake-of-{dump.name}", ROWS_ALONE) for dump in (warm_up, large)
+        measure(python, logs, scratch / f"lake-of-{logs.name}", ROWS_ALONE) for logs in (warm_up, large)
     ]
     for name, directory, cores, before in (
         ("whole", large, 2, None),
@@ -141,7 +143,7 @@ def measure_lake(
 
 
 def estimate(measured: LakeMeasurements) -> Estimate:
-    """Estimates from one core's rates: idle clusters write NoOpRecords, changes are as in the large log."""
+    """Estimate from one core's rates: idle clusters write NoOpRecords, changes are as in the large log."""
     no_ops = float(NO_OPS_PER_SECOND * SECONDS_PER_YEAR)
     changes = CHANGES_PER_DAY * 365.0
     no_op_seconds = measured.idle.cpu_seconds / measured.idle_records
@@ -153,10 +155,6 @@ def estimate(measured: LakeMeasurements) -> Estimate:
         log_bytes=ESTIMATE_CLUSTERS * (no_ops * NO_OP_BATCH_BYTES + changes * bytes_of_change),
         core_hours=ESTIMATE_CLUSTERS * (no_ops * no_op_seconds + changes * change_seconds) / 3600,
     )
-
-
-NO_OP_BATCH_BYTES: Final = 72
-"""A batch of one NoOpRecord: 61 bytes of header, 11 of the record."""
 
 
 # Processes

@@ -71,7 +71,7 @@ class OperatorMeasurements:
 
 
 def measure_operator(python: str, scratch: Path, *, progress: Callable[[str], None]) -> OperatorMeasurements:
-    """Measure; leaves no process behind.
+    """Measure an operator on an API server of its own, and end both.
 
     Raises RuntimeError when the control plane is missing, TimeoutError when the operator does not keep up.
     """

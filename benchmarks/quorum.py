@@ -183,7 +183,7 @@ class Quorum:
     def _descriptions(
         self, fault: str, timeout_seconds: float, asked: Sequence[int] | None = None
     ) -> Iterator[tuple[int, set[int]]]:
-        """What the processes say in turn: the active controller and who is registered. Raises TimeoutError."""
+        """Yield the active and the registered controllers, as each process in turn has them. Raises TimeoutError."""
         started = time.perf_counter()
         while time.perf_counter() - started < timeout_seconds:
             for node_id in asked or tuple(self._processes):

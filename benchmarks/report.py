@@ -1,4 +1,4 @@
-"""The tables of `make bench`: Quorate beside Kafka with each linger, the ratio, and who is ahead.
+"""The tables of `make bench`: Quorate beside Kafka with each linger, the ratio, and which is ahead.
 
 A ratio is ours : that of Kafka with whichever linger is better in that row. Quorate is ahead if its worst round is
 better than the best of that Kafka, behind if its best is worse than Kafka's worst, and level otherwise.
@@ -146,7 +146,7 @@ def comparison(row: Row, runs: Mapping[str, Sequence[Figures]]) -> Cells:
 
 
 def _judged(ours: Sequence[float], theirs: Sequence[float], *, higher_is_better: bool = False) -> Cells:
-    """The ratio of medians and who is ahead."""
+    """The ratio of medians, and which is ahead."""
     theirs_median = spread(theirs).median
     ratio = f"{spread(ours).median / theirs_median:.2f}x" if theirs_median else ""
     return (ratio, verdict(ours, theirs, higher_is_better=higher_is_better))

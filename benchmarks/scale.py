@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.generated.create_topics_request import CreatableTopic
 
     from benchmarks.figures import Figures
-    from benchmarks.fleet import Fleet, Sample
+    from benchmarks.fleet import Sample
     from benchmarks.quorum import Implementation
 
 
@@ -56,7 +56,6 @@ HEARTBEATS_PER_SECOND: Final = 500
 """The rate of all brokers together, whatever their number: that of 1,000 brokers with the default interval of 2 s."""
 HEARTBEAT_PHASE_SECONDS: Final = 10.0
 WARM_UP_SECONDS: Final = 3.0
-REGULAR_INTERVAL_SECONDS: Final = 2.0
 
 WATCH_SECONDS: Final = 0.005
 LOG_BYTES_PER_PARTITION: Final = 160
@@ -96,7 +95,7 @@ class ScaleRun:
         self._figures: Figures = {}
 
     def measure(self) -> Figures:
-        """Run all phases; leaves no process behind."""
+        """Run all phases, and end the processes."""
         quorum = self._quorum
         phases = (
             ("create", self._create),
@@ -133,7 +132,7 @@ class ScaleRun:
     # Phases
 
     def _create(self) -> None:
-        """Request of 2,000 partitions, one after the other. The time of a request ends with its response."""
+        """Send requests of 2,000 partitions, one after the other. The time of a request ends with its response."""
         epoch_before = describe_quorum(self._active_address()).leader_epoch
         processor_before = self._quorum.all_processor_seconds()
         seconds = 0.0
@@ -237,7 +236,7 @@ class ScaleRun:
         """kill -9 of a standby and its start, until it knows the last topic that was created before."""
         quorum = self._quorum
         active_id = quorum.active()
-        node_id = next(address for address in quorum.addresses if address != active_id)
+        node_id = next(other_id for other_id in quorum.addresses if other_id != active_id)
         (last,) = self._new_topics(1, 1)
         self._create_topics([last])
         quorum.kill(node_id)
@@ -392,7 +391,7 @@ def measure_many_brokers(
     ports: tuple[int, ...],
     progress: Callable[[str], None],
 ) -> Figures:
-    """Measure on a fresh quorum without partitions; leaves no process behind."""
+    """Measure on a fresh quorum without partitions, and end its processes."""
     quorum = Quorum(implementation, directory, ports)
     figures: Figures = {}
     try:
@@ -407,7 +406,7 @@ def measure_many_brokers(
 
 def _heartbeats(quorum: Quorum, fleet: Fleet, brokers: int) -> Figures:
     interval = brokers / HEARTBEATS_PER_SECOND
-    fleet.grow(brokers, REGULAR_INTERVAL_SECONDS)
+    fleet.grow(brokers, REGULAR_HEARTBEAT_SECONDS)
     fleet.pace(interval)
     time.sleep(WARM_UP_SECONDS)
     active = quorum.active()

@@ -78,7 +78,7 @@ MANY_BROKERS_ROWS: Final[tuple[Row, ...]] = (
 )
 
 Results = dict[str, "Figures"]
-"""Runs by name of the implementation."""
+"""Figures by name of the implementation."""
 
 
 def measure_scale(
@@ -91,7 +91,7 @@ def measure_scale(
     linger_ms: int | None,
     progress: Callable[[str], None],
 ) -> Iterator[tuple[int, Results]]:
-    """Yield each number of partitions, 0 for many brokers, with its figures: medians of the rounds."""
+    """Yield each number of partitions with its figures, which are medians of the rounds; 0: many brokers."""
     for size in (0, *sizes):
         runs: dict[str, list[Figures]] = {}
         heap = LARGE_HEAP if size >= LARGE_HEAP_SINCE else SMALL_HEAP

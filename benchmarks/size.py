@@ -50,7 +50,7 @@ class Sizes:
 
 
 def measure_size(quorum: Quorum, sizes: Sizes, progress: Callable[[str], None]) -> Figures:
-    """Measure on a quorum that was not started yet; leaves no process behind."""
+    """Measure on a quorum that was not started yet, and end its processes."""
     figures: Figures = {}
     try:
         with started(quorum) as fleet:

@@ -72,7 +72,7 @@ TOOLS: Final = (
 def measure_tools(
     python: str, kafka: Kafka, directory: Path, *, pairs: int, progress: Callable[[str], None]
 ) -> dict[str, ToolRuns]:
-    """Seconds of each run, ours and Kafka's; leaves no process behind.
+    """Measure the seconds of each run, ours and Kafka's. No process is left.
 
     Raises RuntimeError when a command fails, TimeoutError when the node does not come up.
     """

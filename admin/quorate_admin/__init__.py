@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         AuthenticationError as AuthenticationError,
         ConfigError as ConfigError,
         ConnectionFailedError as ConnectionFailedError,
+        ForeignProtocolError as ForeignProtocolError,
         ErrorCode as ErrorCode,
         MismatchedEndpointError as MismatchedEndpointError,
         RebootstrapRequiredError as RebootstrapRequiredError,
@@ -130,7 +131,7 @@ _MODULES = {
     ".client": "AdminClient",
     ".config": "Address AdminConfig MetadataRecoveryStrategy",
     ".errors": "AdminError AuthenticationError ConfigError ConnectionFailedError ErrorCode "
-    "MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError "
+    "ForeignProtocolError MismatchedEndpointError RebootstrapRequiredError RefreshRefusedError "
     "RequestTimeoutError ServerError TlsExpectedError UnreachableError "
     "UnsupportedByServerError UnsupportedEndpointError",
     ".metadata_log": "LiveImage MetadataFeed ObservingError load_live_image",

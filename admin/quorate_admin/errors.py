@@ -33,7 +33,11 @@ class ConnectionFailedError(AdminError):
     """A connection could not be opened, or was closed before the response arrived."""
 
 
-class TlsExpectedError(ConnectionFailedError):
+class ForeignProtocolError(ConnectionFailedError):
+    """The port does not speak Kafka's protocol. A retry would find the same."""
+
+
+class TlsExpectedError(ForeignProtocolError):
     """The listener uses TLS, but the client is configured without."""
 
 

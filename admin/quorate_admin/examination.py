@@ -322,19 +322,19 @@ async def _outlooks(
         nodes = (*(facts.brokers or {}).values(), *(facts.controllers or {}).values())
         voters = [voter.node_id for voter in facts.quorum.voters]
         outlooks = registered_outlooks(finalized, supported, nodes, voters)
-        asking = [_confirmed(admin, outlook) for outlook in outlooks]
+        probes = [_confirmed(admin, outlook) for outlook in outlooks]
     else:
-        asking = [
+        probes = [
             _probed(admin, probe_outlook(feature, finalized.get(feature, 0), target))
             for feature, target in sorted(supported.items())
         ]
-    return await asyncio.gather(*(_or_error(outlook) for outlook in asking))
+    return await asyncio.gather(*map(_or_error, probes))
 
 
-async def _or_error(asking: Awaitable[FeatureOutlook]) -> FeatureOutlook | AdminError:
+async def _or_error(probe: Awaitable[FeatureOutlook]) -> FeatureOutlook | AdminError:
     """Return an error instead of raising it, so that it does not hide the outlooks of other features."""
     try:
-        return await asking
+        return await probe
     except AdminError as error:
         return error
 

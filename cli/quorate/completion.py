@@ -10,11 +10,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from quorate.command_line import plain_app
+
+app = plain_app(add_completion=False)
 
 
 class Shell(StrEnum):

@@ -13,15 +13,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import FORMATS, Lake
 from pyspark_quorate.jobs.progress import steps_shown
-from pyspark_quorate.jobs.state import LakeError
 
 from quorate.console import (
     Output,
     flag,
     option,
     parse_duration_s,
+    plain_app,
     print_json,
     report_failures,
     table_text,
@@ -36,12 +37,7 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 100
 MOMENT_HELP = "A time (UTC) such as 2026-01-31T12:00:00, or an offset: the state before its record."
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = plain_app(add_completion=False, no_args_is_help=True)
 
 LakeArgument = Annotated[str, typer.Argument(metavar="LAKE", help="Directory of the lake.")]
 ToOption = Annotated[str, option("LAKE", "Directory of the lake.", names=("--to",))]
@@ -75,7 +71,7 @@ def lake() -> None:
 def ingest(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE…", help="Directories that contain metadata logs, or s3://… ."),
+        typer.Argument(metavar="SOURCE...", help="Directories that contain metadata logs, or s3://BUCKET."),
     ],
     *,
     to: ToOption,
@@ -125,7 +121,7 @@ def tail(
     *,
     bootstrap: Annotated[
         str,
-        option("HOST:PORT,…", "The controllers to bootstrap from.", names=("--bootstrap-controller", "-C")),
+        option("HOST:PORT,...", "The controllers to bootstrap from.", names=("--bootstrap-controller", "-C")),
     ],
     to: ToOption,
     command_config: Annotated[
@@ -193,7 +189,7 @@ def compact(
 def show(
     where: LakeArgument,
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="TABLE…", help="The tables (default: list them).")
+        list[str] | None, typer.Argument(metavar="TABLE...", help="The tables (default: list them).")
     ] = None,
     cluster_id: Annotated[str | None, option(None, "Only this cluster (default: all).")] = None,
     limit: Annotated[

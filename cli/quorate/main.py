@@ -1,13 +1,14 @@
 """The `quorate` command: lists all commands, and imports the module of a command only when it is called."""
 
 import importlib
-import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
+
+from quorate.command_line import Group, plain_app, prepare_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +86,20 @@ class LazyCommand(TyperGroup):
         return command.make_context(info_name, args, parent, **extra)
 
 
-class RootGroup(TyperGroup):
+class RootGroup(Group):
     """The commands of this module and those of COMMANDS."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, found in COMMANDS.items():
+            self.add_command(LazyCommand(name, found), name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every command, in the order of the help."""
-        return sorted({*super().list_commands(ctx), *COMMANDS})
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command of this module, or the placeholder of another one."""
-        found = COMMANDS.get(cmd_name)
-        return LazyCommand(cmd_name, found) if found else super().get_command(ctx, cmd_name)
+        return sorted(super().list_commands(ctx))
 
 
-app = typer.Typer(
-    cls=RootGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = plain_app(RootGroup, no_args_is_help=True)
 
 
 def _print_version(wanted: bool) -> None:
@@ -132,22 +128,7 @@ def version() -> None:
     _print_version(True)
 
 
-def check_arguments() -> None:
-    """Check that all arguments of this process are UTF-8 text, so that they can be sent and printed.
-
-    Raises:
-        SystemExit: one is not; code 2, after a message.
-    """
-    for number, argument in enumerate(sys.argv[1:], start=1):
-        if not argument.isascii():
-            try:
-                argument.encode()
-            except UnicodeEncodeError:
-                sys.stderr.write(f"error: argument {number}, {argument!a}, is not UTF-8 text\n")
-                raise SystemExit(2) from None
-
-
 def main() -> None:
     """The entry point of the `quorate` script."""
-    check_arguments()
+    prepare_text()
     app(prog_name="quorate")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from quorate_protocol.files import read_bounded
 
-from quorate.console import option, report_failures
+from quorate.console import option, plain_app, report_failures
 
 if TYPE_CHECKING:
     from quorate_operator.models.selectors import LabelSelector
@@ -167,12 +167,7 @@ WebHostOption = Annotated[
 LogFormatOption = Annotated[LogFormat, option(None, "The format of a log line.", case_sensitive=False)]
 LogLevelOption = Annotated[LogLevel, option(None, "The lowest level that is logged.", case_sensitive=False)]
 
-app = typer.Typer(
-    help="The operator for Kubernetes.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings=_CONTEXT,
-)
+app = plain_app(help="The operator for Kubernetes.", no_args_is_help=True)
 
 
 @app.callback()

@@ -1,8 +1,8 @@
 """`quorate lake` as a script: `spark-submit spark_main.py ingest SOURCE… --to LAKE`."""
 
+from quorate.command_line import prepare_text
 from quorate.lake_command import app
-from quorate.main import check_arguments
 
 if __name__ == "__main__":
-    check_arguments()
+    prepare_text()
     app(prog_name="quorate lake")

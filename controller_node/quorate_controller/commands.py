@@ -39,6 +39,7 @@ app = typer.Typer(
     help="Format and run a controller with stock Kafka property names; ship its log.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: no name of an option is cut
     context_settings=_CONTEXT,
 )
 
@@ -69,7 +70,7 @@ InitialControllersOption = Annotated[
     typer.Option(
         "--initial-controllers",
         "-I",
-        metavar="ID@HOST:PORT:DIRECTORY-ID,…",
+        metavar="ID@HOST:PORT:DIRECTORY-ID,...",
         help="The voters of a dynamic quorum; the same on every node.",
     ),
 ]

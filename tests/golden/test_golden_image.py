@@ -64,7 +64,7 @@ def normalized(record: MetadataRecord) -> Any:
 
 
 def by_kind(records: list[MetadataRecord]) -> Iterator[tuple[str, list[str]]]:
-    """Run of records of one kind, in their order; within a run, Java's order has no meaning."""
+    """Yield runs of records of one kind, in their order; within a run, Java's order has no meaning."""
     in_topics = {"TopicRecord", "PartitionRecord"}
     for kind, run in groupby(
         records, lambda record: "topics" if type(record).__name__ in in_topics else type(record).__name__

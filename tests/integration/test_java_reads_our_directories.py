@@ -60,7 +60,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Itera
 
 
 def live(cluster: Cluster) -> None:
-    """Record of many kinds: topics with configs, some deleted; producer ids; broker configs."""
+    """Write records of many kinds: topics with configs, some deleted; producer ids; broker configs."""
     done = cluster.tool(
         "kafka-configs",
         "--alter",

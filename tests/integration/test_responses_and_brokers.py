@@ -38,7 +38,7 @@ def quorum(tmp_path: Path, kafka_jars: Path) -> Iterator[AddressedQuorum]:
 
 
 def start(quorum: AddressedQuorum, wait_for: str) -> str:
-    """Start all nodes; returns the broker's address."""
+    """Start all nodes. Returns the broker's address."""
     for controller in quorum.controllers:
         quorum.configure(
             controller, {"quorate.responses.wait.for": wait_for, "quorate.responses.wait.max.ms": "5000"}

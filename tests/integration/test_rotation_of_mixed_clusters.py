@@ -309,9 +309,9 @@ def clients(rotated: Rotated) -> Iterator[Clients]:
     producer = rotated.producer()
     with retries_counted(), at_controllers, at_brokers, producer:
         asking = Clients((at_controllers, at_brokers), producer)
-        asking.await_answers()
+        asking.await_responses()
         yield asking
-        asking.await_answers()
+        asking.await_responses()
     sys.stdout.write(
         f"\ncontrollers: {at_controllers.tally}; brokers: {at_brokers.tally}, not known at once: "
         f"{[round(gap_s, 3) for gap_s in at_brokers.unknown_s]}; produced {len(producer.acknowledged)}\n"
@@ -339,9 +339,9 @@ def test_the_authority_is_exchanged(rotated: Rotated) -> None:
     with clients(rotated) as asking:
         rotated.trust(certificates.authority, certificates.other_authority)
         rotated.await_let_in(other, is_let_in=True)
-        asking.await_answers()
+        asking.await_responses()
         rotated.renew("other-ca")
-        asking.await_answers()
+        asking.await_responses()
         rotated.trust(certificates.other_authority)
         rotated.await_let_in(certificates.client, is_let_in=False)
         rotated.await_let_in(other, is_let_in=True)
@@ -358,7 +358,7 @@ def test_the_password_of_a_client_is_exchanged(rotated: Rotated) -> None:
                 f"{node_id} to take the new password",
             )
             assert not rotated.is_let_in(rotated.as_client(old), node_id)
-        asking.await_answers()
+        asking.await_responses()
         for admin in asking.admins:
             admin.security = rotated.as_client(new)
         asking.producer.log_in(CLIENT, new)
@@ -371,11 +371,11 @@ def test_the_login_of_nodes_is_exchanged(rotated: Rotated) -> None:
     with clients(rotated) as asking:
         rotated.logins["node2"] = "node2-secret"
         rotated.restart(*rotated.stores)
-        asking.await_answers()
+        asking.await_responses()
         rotated.login = "node2"
         rotated.observe_as_node()
         rotated.restart(*rotated.stores)
-        asking.await_answers()
+        asking.await_responses()
         del rotated.logins["node"]
         rotated.restart(*rotated.stores)
     for node_id in rotated.stores:

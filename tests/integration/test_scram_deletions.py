@@ -37,7 +37,7 @@ Credentials = set[tuple[int, str]]
 
 
 def histories() -> Iterator[list[AlterUserScramCredentialsRequest]]:
-    """Request that set and delete credentials: each pair of users, and random ones."""
+    """Yield requests that set and delete credentials: each pair of users, and random ones."""
     for gone in USERS:
         for kept in USERS:
             if kept != gone:

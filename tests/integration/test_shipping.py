@@ -144,7 +144,7 @@ def closed(cluster: Cluster, node_id: int) -> set[str]:
 
 
 def change_config(cluster: Cluster, history: Path, numbers: range) -> None:
-    """Record for several segments and little state, no faster than they are shipped."""
+    """Write records for several segments and little state, no faster than they are shipped."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for number in numbers:
         value = ",".join(f"{partition}:{number}" for partition in range(300))

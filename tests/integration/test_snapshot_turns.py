@@ -102,7 +102,7 @@ async def write_while(cluster: Cluster, goes_on: asyncio.Event) -> None:
 
 
 def snapshot_rounds(cluster: Cluster) -> dict[int, list[Event]]:
-    """Has each controller write snapshots of a large image. Returns what they logged, by node id."""
+    """Make each controller write snapshots of a large image. Returns what they logged, by node id."""
 
     async def run() -> None:
         goes_on = asyncio.Event()

@@ -84,11 +84,11 @@ class Tab:
         return self
 
     async def open(self, url: str) -> None:
-        """Go there; returns when the page is loaded."""
+        """Go there. Returns when the page is loaded."""
         await self.follow(self.call("Page.navigate", url=url))
 
     async def follow(self, leads_away: Awaitable[object]) -> None:
-        """Do what leads to another page; returns when that is loaded."""
+        """Do what leads to another page. Returns when that is loaded."""
         self._loaded.clear()
         await leads_away
         await asyncio.wait_for(self._loaded.wait(), RESPONSE_TIMEOUT_S)

@@ -336,7 +336,7 @@ class Cluster:
             assert code == 0, self.describe(f"node {node_id} ended with {code}")
 
     def suspend(self, *node_ids: int) -> None:
-        """Suspend nodes until they are sent SIGCONT; returns when they are suspended."""
+        """Suspend nodes until they are sent SIGCONT. Returns when they are suspended."""
         for node_id in node_ids:
             self.signal(node_id, signal.SIGSTOP)
         for node_id in node_ids:

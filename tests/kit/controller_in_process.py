@@ -6,6 +6,10 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from kit.controller_parts import write_controller_properties
+from kit.waiting import until
+from quorate_controller import commands
+from quorate_controller.config import load_config
 from quorate_controller.driver import Clock, Driver
 from quorate_controller.node.assembly import open_node
 from quorate_controller.server.counters import RequestCounters
@@ -13,9 +17,11 @@ from quorate_controller.server.peers import PeerConnections
 from quorate_controller.server.server import ControllerServer
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_protocol.features import SUPPORTED_FEATURES
+from typer.testing import CliRunner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from quorate_controller.config import ControllerConfig
 
@@ -52,3 +58,17 @@ async def running(config: ControllerConfig) -> AsyncIterator[tuple[Driver, Contr
         await peers.close()
         driver.stop()
         assert failures == []
+
+
+@asynccontextmanager
+async def only_voter(directory: Path) -> AsyncIterator[tuple[Driver, int]]:
+    """A controller that leads its quorum alone, and its port."""
+    path = write_controller_properties(
+        directory,
+        {"listeners": "CONTROLLER://127.0.0.1:0", "controller.quorum.bootstrap.servers": "127.0.0.1:9093"},
+    )
+    formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc", "--standalone"])
+    assert formatted.exit_code == 0, formatted.stderr
+    async with running(load_config(path)) as (driver, server):
+        await until(lambda: driver.is_active, "the only voter to lead")
+        yield driver, server.ports["CONTROLLER"]

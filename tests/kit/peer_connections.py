@@ -160,7 +160,7 @@ class PeerBench:
     def send(
         self, request: Any, *, timeout_ms: int = HANG_S * 1000, node_id: int = 2, port: int | None = None
     ) -> int:
-        """Send to the fake peer; gives the request id."""
+        """Send to the fake peer. Returns the request id."""
         self._next_id += 1
         destination = Destination(node_id=node_id, host="127.0.0.1", port=port or self.port)
         self.connections.send(

@@ -128,7 +128,7 @@ class Player:
         assert left == []
 
     def edit(self, text: str, *arguments: str) -> str:
-        """Play another manifest in the running cluster, until it is applied; returns stderr."""
+        """Play another manifest in the running cluster, until it is applied. Returns stderr."""
         self.write(text)
         return self.play("--wait", EDIT_WAIT, *arguments).stderr
 

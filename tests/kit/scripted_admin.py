@@ -33,7 +33,7 @@ class ScriptedAdmin:
         return [call for call in self.calls if call.name == name]
 
     def __call__(self, config: Any) -> Self:
-        """Stands for the class: creating an instance returns this object."""
+        """Stand for the class: creating an instance returns this object."""
         self.config = config
         return self
 

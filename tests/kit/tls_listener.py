@@ -101,7 +101,7 @@ class TlsRig:
         return reader, writer
 
     async def ask(self, context: ssl.SSLContext, text: bytes = b"hello") -> ssl.SSLObject:
-        """Have a request echoed; returns the TLS of the connection."""
+        """Have a request echoed. Returns the TLS of the connection."""
         reader, writer = await self.connect(context)
         writer.write(encode_frame(text))
         assert await asyncio.wait_for(reader.readexactly(4 + len(text)), HANG_S) == encode_frame(text)

@@ -111,7 +111,7 @@ def errors_in(value: object) -> Iterator[ErrorCode]:
 
 
 def requests_of(api: Api, version: int) -> Iterator[Any]:
-    """Request in which one number, or all numbers, are strange."""
+    """Yield requests in which one number, or all numbers, are strange."""
     entity = api.request_class(version)
     enums = list(enums_of(entity))
     flags = (False, True)

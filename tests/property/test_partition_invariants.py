@@ -102,7 +102,7 @@ class PartitionsMachine(RuleBasedStateMachine):
     # The log
 
     def replay(self, *records: object) -> None:
-        """Replays records as the log gives them back, in the versions of this metadata.version."""
+        """Replay records as the log gives them back, in the versions of this metadata.version."""
         level = self.image.metadata_version or 30
         read_back = [
             decode_record(encode_record(record, record_version_for(type(record), level)))

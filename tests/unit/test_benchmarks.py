@@ -68,7 +68,7 @@ def test_a_failed_part_says_why_and_is_not_compared(report: ModuleType) -> None:
 
 @pytest.fixture
 def server() -> Iterator[tuple[tuple[str, int], list[int]]]:
-    """Echoes frames in two pieces; its list gets the number of frames that it had at once on a connection."""
+    """Echo frames in two pieces. The list gets the number of frames that it had at once on a connection."""
     at_once: list[int] = []
 
     def serve(connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Reports what could not be examined, so that no finding about it does not look like health."""
+"""Reports what could not be examined, so that the lack of findings about it does not look like health."""
 
 from collections.abc import Callable, Iterator
 

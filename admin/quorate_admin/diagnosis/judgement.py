@@ -140,7 +140,7 @@ class ClusterFacts:
 
         None while no leader answers, and while the node has not fetched from a new leader.
         """
-        if any(voter.follows for voter in (*self.voters, *self.observers) if voter.node_id == node_id):
+        if any(replica.follows for replica in (*self.voters, *self.observers) if replica.node_id == node_id):
             return True
         return None if self.leader_id is None or self.is_leader_new else False
 

@@ -26,6 +26,7 @@ from quorate_admin.errors import (
     AuthenticationError,
     ConfigError,
     ConnectionFailedError,
+    ForeignProtocolError,
     RebootstrapRequiredError,
     RequestTimeoutError,
     ServerError,
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 READ_SIZE_BYTES = 64 * 1024
 IN_FLIGHT_MAX = 100
 _TLS_ALERT = b"\x15\x03"
+_HTTP = b"HTTP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +305,7 @@ class Connection:
         first = b""
         try:
             while data := await reader.read(READ_SIZE_BYTES):
-                first = first or data[:2]
+                first = first or data[:4]
                 for _, response in self._wire.receive_data(data):
                     waiter = self._pending.popleft()
                     if not waiter.done():  # the caller may have stopped waiting
@@ -312,9 +314,11 @@ class Connection:
         except OSError as error:
             self._fail(_failure_of(self.address, error))
         except FrameTooLarge as error:
-            if first == _TLS_ALERT:
+            if first.startswith(_TLS_ALERT):
                 hint = "it speaks TLS: security.protocol must be SSL or SASL_SSL"
                 self._fail(TlsExpectedError(f"{self.address}: {error} ({hint})"))
+            elif first == _HTTP:
+                self._fail(ForeignProtocolError(f"{self.address}: it speaks HTTP, not Kafka's protocol"))
             else:
                 self._fail(ConnectionFailedError(f"{self.address}: {error}"))
         except ProtocolError as error:

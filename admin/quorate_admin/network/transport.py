@@ -20,6 +20,7 @@ from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import (
     AdminError,
     ConnectionFailedError,
+    ForeignProtocolError,
     MismatchedEndpointError,
     RebootstrapRequiredError,
     RequestTimeoutError,
@@ -186,12 +187,17 @@ class Transport:
         return self.routing.is_recovering
 
     def _note_failure(self, target: Target, error: AdminError, attempt: "_Attempts") -> None:
+        """Note a failed attempt. Raises UnreachableError once no bootstrap address speaks Kafka's protocol."""
         attempt.reasons[str(target.address)] = str(error)
         logger.debug("%s: %s", target, error)
         if isinstance(error, RebootstrapRequiredError):
             self._rebootstrap_required(target, is_misrouted=True)
         else:
             self.routing.failed(target, self._now_ms())
+        if isinstance(error, ForeignProtocolError):
+            attempt.foreign.add(target.address)
+            if attempt.foreign.issuperset(self._config.bootstrap):
+                raise attempt.failure() from error
 
     def _note_refusal(self, target: Target, code: ErrorCode, attempt: "_Attempts") -> None:
         attempt.reasons[str(target.address)] = code.name.upper()
@@ -380,6 +386,8 @@ class _Attempts:
         self.reasons: dict[str, str] = {}
         self.lacking: set[Address] = set()
         """The nodes that do not serve the request, and that are not asked again."""
+        self.foreign: set[Address] = set()
+        """The addresses that do not speak Kafka's protocol."""
         self.has_unreached = False
         """Whether one of them could not be asked."""
         self.unanswered: RequestTimeoutError | None = None

@@ -21,6 +21,7 @@ from quorate.console import (
     flag,
     option,
     parse_ids,
+    plain_app,
     print_version,
     remembered,
     remembered_option,
@@ -34,15 +35,14 @@ if TYPE_CHECKING:
 
 REBALANCE_TIMEOUT_S = 300
 
-app = typer.Typer(
+app = plain_app(
     add_completion=False,
-    pretty_exceptions_enable=False,
     no_args_is_help=True,
     help="Kafka clusters that Quorate runs on Kubernetes. Exit code: 0 done, 1 failed, 2 wrong command line.",
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
-NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID…", help="Node ids.")]
+NodesArgument = Annotated[list[int], typer.Argument(metavar="NODE_ID...", help="Node ids.")]
 OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
@@ -183,9 +183,9 @@ def rebalance(
     name: NameArgument,
     *,
     preview: Annotated[bool, flag("--preview", "Show the proposal, and do not approve it.")] = False,
-    add_brokers: Annotated[str | None, option("ID,ID,…", "Move replicas to these brokers alone.")] = None,
+    add_brokers: Annotated[str | None, option("ID,ID,...", "Move replicas to these brokers alone.")] = None,
     remove_brokers: Annotated[
-        str | None, option("ID,ID,…", "Move replicas away from these brokers alone.")
+        str | None, option("ID,ID,...", "Move replicas away from these brokers alone.")
     ] = None,
     throttle: Annotated[
         str | None,
@@ -276,7 +276,7 @@ def restart(
     ctx: typer.Context,
     name: NameArgument,
     node_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="[NODE_ID…]", help="Node ids (default: all).")
+        list[int] | None, typer.Argument(metavar="[NODE_ID...]", help="Node ids (default: all).")
     ] = None,
 ) -> None:
     """Restart nodes one after the other, only while the quorum and the partitions allow it."""

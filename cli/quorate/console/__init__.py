@@ -16,6 +16,11 @@ name of a subcommand, and turns each expected error into one message and exit co
 are imported only when they are needed, because people wait for the start of a tool.
 """
 
+from quorate.command_line import (
+    plain_app as plain_app,
+    print_failure as print_failure,
+    warn as warn,
+)
 from quorate.console.client import (
     admin_config as admin_config,
     parse_file as parse_file,
@@ -25,6 +30,8 @@ from quorate.console.client import (
     watched as watched,
 )
 from quorate.console.command import (
+    DURATION_MS_MAX as DURATION_MS_MAX,
+    INT32_MAX as INT32_MAX,
     BrokerToolCommand as BrokerToolCommand,
     LocalToolCommand as LocalToolCommand,
     Output as Output,
@@ -34,6 +41,9 @@ from quorate.console.command import (
     flag as flag,
     id_option as id_option,
     option as option,
+    parse_duration_s as parse_duration_s,
+    parse_id as parse_id,
+    parse_ids as parse_ids,
     remembered as remembered,
     remembered_option as remembered_option,
     show as show,
@@ -44,18 +54,9 @@ from quorate.console.command import (
 from quorate.console.output import (
     CommandError as CommandError,
     UsageError as UsageError,
-    print_failure as print_failure,
     print_json as print_json,
     print_version as print_version,
     report_failures as report_failures,
     table_text as table_text,
-    warn as warn,
     write as write,
-)
-from quorate.console.command import (
-    DURATION_MS_MAX as DURATION_MS_MAX,
-    INT32_MAX as INT32_MAX,
-    parse_duration_s as parse_duration_s,
-    parse_id as parse_id,
-    parse_ids as parse_ids,
 )

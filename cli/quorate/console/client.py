@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from quorate.command_line import warn
 from quorate.console.command import ToolOptions, tool_options
-from quorate.console.output import CommandError, UsageError, warn
+from quorate.console.output import CommandError, UsageError
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient

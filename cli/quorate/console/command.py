@@ -8,12 +8,19 @@ from typing import Any, ClassVar
 
 import typer
 from quorate_protocol.plain_data import dataclass
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperGroup, TyperOption
 
-from quorate.console.output import UsageError, print_json, report_failures, warn, write
+from quorate.command_line import Command, Group, plain_app, warn
+from quorate.console.output import UsageError, print_json, report_failures, write
 
 _REMEMBERED = "quorate.tools."
 _PANEL = "Cluster"
+INT32_MAX = 2**31 - 1
+"""The highest id of a node, number of a partition, or count in Kafka's protocol."""
+DURATION_MS_MAX = 2**53
+"""The longest duration that is accepted, in milliseconds: 285,000 years, which fit into a `timedelta`."""
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
+_UNIT_S = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}
 
 
 class Output(StrEnum):
@@ -85,7 +92,7 @@ def show_as(output: Output, text: Callable[[], str], content: Callable[[], objec
         write(text())
 
 
-class LocalToolCommand(TyperCommand):
+class LocalToolCommand(Command):
     """A command that connects to no cluster: of the shared options it has --output only."""
 
     def __init__(self, name: str | None, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
@@ -124,7 +131,7 @@ class BrokerToolCommand(ToolCommand):
     CONTROLLERS = False
 
 
-class ToolGroup(TyperGroup):
+class ToolGroup(Group):
     """A tool with subcommands: the shared options may precede the subcommand, as in Kafka."""
 
     def __init__(self, *, params: Sequence[Any] | None = None, **settings: Any) -> None:
@@ -154,18 +161,12 @@ def tool_app(cls: type[TyperGroup] | None = None) -> typer.Typer:
 
     A tool with subcommands also needs a callback (`@app.callback()`), whose docstring is the tool's help.
     """
-    return typer.Typer(
-        cls=cls,
-        add_completion=False,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    return plain_app(cls or Group, add_completion=False, no_args_is_help=True)
 
 
 def option_parameters(*, controllers: Sequence[str], deprecated_config: str | None) -> Iterator[TyperOption]:
     """The options that select a cluster, and --output. `controllers` are the names of --bootstrap-controller."""
-    addresses = "HOST:PORT,…"
+    addresses = "HOST:PORT,..."
     yield remembered_option(
         ("--bootstrap-server", "-b"), addresses, "The brokers to bootstrap from.", rich_help_panel=_PANEL
     )
@@ -227,14 +228,6 @@ def _remember_deprecated(context: typer.Context, parameter: TyperOption, value: 
         name = parameter.opts[0]
         warn(f"{name} is deprecated and will be removed; use --command-config")
         context.meta[_REMEMBERED + "deprecated_config"] = (name, value)
-
-
-INT32_MAX = 2**31 - 1
-"""The highest id of a node, number of a partition, or count in Kafka's protocol."""
-DURATION_MS_MAX = 2**53
-"""The longest duration that is accepted, in milliseconds: 285,000 years, which fit into a `timedelta`."""
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
-_UNIT_S = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}
 
 
 def parse_ids(text: str, separator: str) -> list[int]:

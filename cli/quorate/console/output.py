@@ -1,12 +1,13 @@
 """What a command prints: results on stdout, as text or JSON; errors and warnings on stderr."""
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import typer
 from quorate_admin.errors import AdminError
+
+from quorate.command_line import print_failure
 
 
 class CommandError(Exception):
@@ -43,22 +44,6 @@ def report_failures(*expected: type[Exception]) -> Iterator[None]:
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
         raise typer.Exit(1) from None
-
-
-def print_failure(text: str) -> None:
-    """Write `error: text` to stderr."""
-    _print_labelled("error: ", typer.colors.RED, text)
-
-
-def warn(text: str) -> None:
-    """Write `warning: text` to stderr."""
-    _print_labelled("warning: ", typer.colors.YELLOW, text)
-
-
-def _print_labelled(label: str, colour: str, text: str) -> None:
-    if "NO_COLOR" not in os.environ:
-        label = typer.style(label, fg=colour, bold=True)
-    typer.echo(f"{label}{text}", err=True)  # removes the colours where stderr is no terminal
 
 
 def write(text: str) -> None:

@@ -24,7 +24,16 @@ from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.status import ClusterStatus, idle_status
 from quorate_operator.runtime.local.supervisor import Snapshot
 
-from quorate.console import Output, flag, option, parse_duration_s, print_json, report_failures, write
+from quorate.console import (
+    Output,
+    flag,
+    option,
+    parse_duration_s,
+    plain_app,
+    print_json,
+    report_failures,
+    write,
+)
 from quorate.play.display import (
     ProgressDisplay,
     command_line,
@@ -43,7 +52,7 @@ SUPERVISOR_TIMEOUT_S = 5
 CRASHES_MAX = 3
 """The number of crashes in a row after which a node of a starting cluster counts as failed."""
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = plain_app(add_completion=False)
 
 
 def _signal(text: str) -> signal.Signals:
@@ -54,14 +63,10 @@ def _signal(text: str) -> signal.Signals:
         raise typer.BadParameter(f"{text!r} is not the name of a signal, as KILL, TERM or STOP are") from None
 
 
-FileOption = Annotated[
-    list[Path] | None,
-    option(
-        "FILE",
-        "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable.",
-        names=("--file", "-f"),
-    ),
-]
+FILE_HELP = "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable."
+FileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file", "-f"))]
+LongFileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file",))]
+"""For a command whose -f is --follow."""
 DirOption = Annotated[
     Path | None,
     option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
@@ -155,7 +160,7 @@ def logs(
     node: Annotated[
         str | None, typer.Argument(help="Node, such as 3000 or controller-3000 (default: all).")
     ] = None,
-    file: FileOption = None,
+    file: LongFileOption = None,
     directory: DirOption = None,
     follow: Annotated[bool, option(None, "Keep printing new lines.", names=("--follow", "-f"))] = False,
     lines: Annotated[

@@ -31,6 +31,9 @@ STATE_STYLES = {
 WIDTH_WITH_DIRECTORY_IDS = 92
 WIDTH_OF_FILES = 120
 """The width of output to a file or pipe, in columns."""
+FOLLOW_EVERY_S = 0.2
+TAIL_BYTES_MAX = 1024 * 1024
+Write = Callable[[str], None]
 
 
 def console_for(stream: TextIO) -> Console:
@@ -203,12 +206,6 @@ def _shown_path(path: Path) -> str:
     path = path.absolute()
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here)) if path.is_relative_to(here) else str(path))
-
-
-FOLLOW_EVERY_S = 0.2
-TAIL_BYTES_MAX = 1024 * 1024
-
-Write = Callable[[str], None]
 
 
 def print_logs(logs: Mapping[str, Path], lines: int, write: Write) -> None:

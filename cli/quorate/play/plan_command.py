@@ -22,11 +22,11 @@ from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
 from quorate_protocol.files import read_bounded
 
-from quorate.console import Output, option, report_failures, show_as
+from quorate.console import Output, option, plain_app, report_failures, show_as
 
 NOTHING = "Nothing to do.\n"
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = plain_app(add_completion=False)
 
 
 @app.command()

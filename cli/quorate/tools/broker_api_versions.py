@@ -1,10 +1,8 @@
 """`quorate broker-api-versions`: the APIs of each broker, as kafka-broker-api-versions lists them."""
 
 import typer
-from quorate_protocol.kafka.apis import ListenerType
 
 from quorate.console import ToolCommand, tool_app, tool_options
-from quorate.console.api_versions import list_api_versions
 
 app = tool_app()
 
@@ -15,5 +13,9 @@ def broker_api_versions(context: typer.Context) -> None:
 
     With --bootstrap-controller, which Kafka's tool does not have, it lists those of each controller.
     """
+    from quorate_protocol.kafka.apis import ListenerType
+
+    from quorate.console.api_versions import list_api_versions
+
     to_controllers = tool_options(context).bootstrap_controller is not None
     list_api_versions(context, ListenerType.CONTROLLER if to_controllers else ListenerType.BROKER)

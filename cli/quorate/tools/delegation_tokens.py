@@ -4,10 +4,9 @@ import base64
 import binascii
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
 
 from quorate.console import DURATION_MS_MAX, UsageError, option, run, show, tool_app, tool_options, write
 from quorate.console.java_text import list_text
@@ -19,6 +18,9 @@ from quorate.console.jopt import (
     refuse,
     require,
 )
+
+if TYPE_CHECKING:
+    from quorate_admin.types.credentials import DelegationToken, KafkaPrincipal
 
 ACTIONS = {
     "--create": "Create a token.",
@@ -114,7 +116,7 @@ def check_options(given: Collection[str]) -> str:
 
 
 def parse_hmac(text: str) -> bytes:
-    """Raise UsageError, whose message does not contain the value, which is a secret."""
+    """Parse the value of --hmac. Raises UsageError without the value, which is a secret."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
@@ -123,8 +125,8 @@ def parse_hmac(text: str) -> bytes:
 
 def _create(
     context: typer.Context,
-    owner: KafkaPrincipal | None,
-    renewers: Sequence[KafkaPrincipal],
+    owner: "KafkaPrincipal | None",
+    renewers: "Sequence[KafkaPrincipal]",
     max_lifetime_ms: int,
 ) -> None:
     _announce(
@@ -166,7 +168,7 @@ def _change_expiry(context: typer.Context, action: str, hmac: str, period_ms: in
     )
 
 
-def _describe(context: typer.Context, owners: Sequence[KafkaPrincipal]) -> None:
+def _describe(context: typer.Context, owners: "Sequence[KafkaPrincipal]") -> None:
     whose = f"owners: {list_text(owners)}" if owners else "current user."
     _announce(context, f"Calling describe token operation for {whose}\n")
     tokens = run(lambda admin: admin.describe_delegation_tokens(owners or None), context)
@@ -183,7 +185,7 @@ def _announce(context: typer.Context, text: str) -> None:
         write(text)
 
 
-def tokens_text(tokens: Iterable[DelegationToken]) -> str:
+def tokens_text(tokens: "Iterable[DelegationToken]") -> str:
     """Kafka's table, with an empty line before each line."""
     rows = (
         (
@@ -210,7 +212,7 @@ def date_text(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().strftime("%Y-%m-%dT%H:%M")
 
 
-def token_json(token: DelegationToken) -> dict[str, Any]:
+def token_json(token: "DelegationToken") -> dict[str, Any]:
     """A token as JSON, with times in Unix milliseconds."""
     return {
         "tokenId": token.token_id,

@@ -1,11 +1,10 @@
 """`quorate features`: feature levels as kafka-features shows and changes them (KIP-584, KIP-778, KIP-1022)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from quorate_admin.errors import ServerError
-from quorate_admin.types.cluster import FeatureDescription, FeatureUpdate
 from quorate_protocol.features import (
     FEATURES,
     METADATA_VERSION,
@@ -15,7 +14,6 @@ from quorate_protocol.features import (
     metadata_version_name,
     metadata_version_named,
 )
-from quorate_protocol.kafka.enums import UpgradeType
 
 from quorate.console import (
     CommandError,
@@ -31,6 +29,10 @@ from quorate.console import (
     tool_app,
     warn,
 )
+
+if TYPE_CHECKING:
+    from quorate_admin.types.cluster import FeatureDescription
+    from quorate_protocol.kafka.enums import UpgradeType
 
 app = tool_app(ToolGroup)
 
@@ -85,6 +87,8 @@ def upgrade(
     dry_run: DryRunOption = False,
 ) -> None:
     """Upgrade features: all to the levels of a release, or each to a level of its own."""
+    from quorate_protocol.kafka.enums import UpgradeType
+
     levels = _wanted_levels(metadata, release_version, feature)
     if release_version is not None:
         levels = {name: level for name, level in levels.items() if level > 0}  # level 0 is not an upgrade
@@ -142,7 +146,9 @@ def feature_dependencies(
     show(context, lambda: dependencies_text(levels), lambda: dependencies_json(levels))
 
 
-def _downgrade_type(*, unsafe: bool) -> UpgradeType:
+def _downgrade_type(*, unsafe: bool) -> "UpgradeType":
+    from quorate_protocol.kafka.enums import UpgradeType
+
     return UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
 
 
@@ -179,7 +185,6 @@ def _name_and_level(text: str) -> tuple[str, int]:
 
 
 def _metadata_level(text: str, option: str) -> int:
-
     try:
         return metadata_version_named(text)
     except ValueError as error:
@@ -195,7 +200,6 @@ def _levels_of_release(text: str) -> dict[str, int]:
 
 
 def _check_known(name: str, level: int) -> None:
-
     if name not in SUPPORTED_FEATURES:
         raise CommandError(f"unknown feature {name!r}; known features are {', '.join(SUPPORTED_FEATURES)}")
     lowest, highest = SUPPORTED_FEATURES[name]
@@ -209,11 +213,13 @@ def _update(
     context: typer.Context,
     operation: str,
     levels: Mapping[str, int],
-    upgrade_type: UpgradeType,
+    upgrade_type: "UpgradeType",
     *,
     dry_run: bool,
 ) -> None:
     """Change levels and print the result of each. Either all levels change, or none does and the command fails."""
+    from quorate_admin.types.cluster import FeatureUpdate
+
     if not levels:
         raise UsageError(f"name at least one feature to {operation}")
     if operation == "upgrade" and 0 in levels.values():
@@ -238,7 +244,7 @@ def _update(
         raise CommandError(f"{len(levels)} out of {len(levels)} operation(s) failed.")
 
 
-def description_text(description: FeatureDescription) -> str:
+def description_text(description: "FeatureDescription") -> str:
     """What `kafka-features describe` prints: a line for each feature that the node supports."""
     epoch = str(description.finalized_epoch) if description.finalized_epoch >= 0 else "-"
     return "".join(
@@ -251,7 +257,7 @@ def description_text(description: FeatureDescription) -> str:
     )
 
 
-def description_json(description: FeatureDescription) -> dict[str, Any]:
+def description_json(description: "FeatureDescription") -> dict[str, Any]:
     """The same as JSON: levels are numbers; `finalizedFeaturesEpoch` is null if it is unknown."""
     epoch = description.finalized_epoch
     return {

@@ -34,7 +34,7 @@ def parse_response_policy(properties: Mapping[str, str], problem: Problems) -> R
     """Return the values of both keys, or their defaults after a problem."""
     default = ResponsePolicy()
     wait_for = properties.get(RESPONSES_WAIT_FOR, default.wait_for.value).strip()
-    allowed = [value.value for value in ResponsesWaitFor]
+    allowed = [policy.value for policy in ResponsesWaitFor]
     if wait_for not in allowed:
         problem(f"{RESPONSES_WAIT_FOR}={wait_for}: must be one of {', '.join(allowed)}")
         return default

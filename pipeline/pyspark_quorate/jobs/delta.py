@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_quorate.jobs.state import LakeError
+from pyspark_quorate.errors import LakeError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -6,10 +6,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs import store_tasks, table_build
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError, LakeState, Read
+from pyspark_quorate.jobs.state import LakeState, Read
 from pyspark_quorate.source.layout import (
     LayoutError,
     MetadataDirectory,

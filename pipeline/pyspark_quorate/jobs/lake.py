@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pyspark_quorate.jobs.state import LakeError, LakeState
+from pyspark_quorate.errors import LakeError
+from pyspark_quorate.jobs.state import LakeState
 
 FORMATS: Final = ("parquet", "delta")
 PRIVATE: Final = "_lake"

@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.class_archive import ClassArchive, class_archive
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,6 +37,8 @@ JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
 LAUNCHER_LINES_MAX: Final = 200
 LAUNCHER_ENDS_WITHIN_S: Final = 2
+OF_A_TASK: Final = f"{LakeError.__module__}.{LakeError.__qualname__}: "
+"""The begin of the line with the message, in the traceback that Spark reports of a task."""
 JVM_ENDS_WITHIN_S: Final = 60
 HOW_TO_GET: Final = {
     "pyspark": "Spark is missing: pip install 'quorate[lake]'",
@@ -118,10 +120,11 @@ def _ends(context: "SparkContext") -> bool:
 
 
 def spark_reason(error: Exception) -> str:
-    """The first line of a failure of Spark, without plans and JVM frames."""
+    """The LakeError of a task, or the first line of a failure of Spark, without plans and JVM frames."""
     cause = getattr(error, "java_exception", None)
     text = str(error) if cause is None else str(cause.toString())
-    return text.strip().splitlines()[0]
+    lines = text.strip().splitlines()
+    return next((line.removeprefix(OF_A_TASK) for line in lines if line.startswith(OF_A_TASK)), lines[0])
 
 
 def _is_local(master: str) -> bool:
@@ -187,7 +190,7 @@ class _Launcher:
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LAUNCHER_LINES_MAX)
-        self._read_linesing: threading.Thread | None = None
+        self._reader: threading.Thread | None = None
 
     @contextmanager
     def heard(self, is_submitted: bool) -> Iterator[None]:
@@ -200,8 +203,8 @@ class _Launcher:
         end, begin = os.pipe()
         os.dup2(begin, 2)
         os.close(begin)
-        self._read_linesing = threading.Thread(target=self._read_lines, args=(end,), daemon=True)
-        self._read_linesing.start()
+        self._reader = threading.Thread(target=self._read_lines, args=(end,), daemon=True)
+        self._reader.start()
         try:
             yield
         finally:
@@ -210,8 +213,8 @@ class _Launcher:
 
     def reason(self) -> str | None:
         """The line with the reason why the JVM did not start."""
-        if self._read_linesing is not None:
-            self._read_linesing.join(LAUNCHER_ENDS_WITHIN_S)
+        if self._reader is not None:
+            self._reader.join(LAUNCHER_ENDS_WITHIN_S)
         errors = [line for line in self._lines.copy() if any(word in line for word in LAUNCHER_COMPLAINS)]
         return (
             errors[0].removeprefix('Exception in thread "main" ').removeprefix("Error: ") if errors else None

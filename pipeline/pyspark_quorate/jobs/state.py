@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
+from pyspark_quorate.errors import LakeError
+
 LAYOUT: Final = 1
 """The layout version that this version of Quorate writes. Lakes with a higher one are refused."""
-
-
-class LakeError(Exception):
-    """A lake, a source or an option can't be used. The message names it and what to do."""
 
 
 class Read(NamedTuple):

@@ -80,7 +80,7 @@ def store_frame(frame: DataFrame, plan: StorePlan) -> list[Written]:
 
 
 def staged_moves(lake: Lake, files: Iterable[Written]) -> list[tuple[str, str]]:
-    """Rename that add staged files to the rows. File names contain the commit, so that repeating them is safe."""
+    """The renames that add staged files to the rows. File names contain the commit, so that repeating is safe."""
     moves = []
     for place, (cluster_id, file) in enumerate(files):
         target = lake.rows / folder_name(cluster_id) / f"{lake.state.commit + 1:010d}-{place:05d}.parquet"

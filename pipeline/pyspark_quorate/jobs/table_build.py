@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DateType, StructType
 
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs import fold_tasks
 from pyspark_quorate.jobs.fold_tasks import stored_fields
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError, LakeState, TableState
+from pyspark_quorate.jobs.state import LakeState, TableState
 from pyspark_quorate.rows import nullable
 from pyspark_quorate.stored.files import folders
 from pyspark_quorate.tables.contract import Table

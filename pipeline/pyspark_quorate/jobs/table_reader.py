@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs import delta
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.state import LakeError
 
 ROWS_MAX: Final = 200_000
 """The maximum number of rows of a table that are read into memory."""

@@ -11,10 +11,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_quorate import register
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs import store_tasks, table_build
 from pyspark_quorate.jobs.lake import Change, Lake
 from pyspark_quorate.jobs.progress import Steps
-from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.source.stream_options import source_of
 from pyspark_quorate.tables.contract import Table
 

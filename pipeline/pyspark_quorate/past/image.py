@@ -3,20 +3,22 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quorate_protocol.image import Provenance, ReplayError
 from quorate_protocol.image.loading import NotedImage
 from quorate_protocol.records.generated import MetadataRecord
 
 from pyspark_quorate import rows
-from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.state import LakeError
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.past.entities import FieldsError, entity_of
 from pyspark_quorate.tables.contract import Line
 
+if TYPE_CHECKING:
+    from pyspark_quorate.jobs.lake import Lake
 
-def choose_cluster(lake: Lake, cluster_id: str | None) -> str:
+
+def choose_cluster(lake: "Lake", cluster_id: str | None) -> str:
     """Return this cluster id, or without one the id of the only cluster. Raises LakeError, which lists the ids."""
     known = sorted(lake.state.clusters)
     if cluster_id is not None and cluster_id not in known:
@@ -29,7 +31,7 @@ def choose_cluster(lake: Lake, cluster_id: str | None) -> str:
     return cluster_id if cluster_id is not None else known[0]
 
 
-def read_history(lake: Lake, cluster_id: str) -> Iterator[Line]:
+def read_history(lake: "Lake", cluster_id: str) -> Iterator[Line]:
     """Yield the lines of a cluster's timeline, of all record types."""
     from pyspark_quorate.stored.files import folder_name  # noqa: PLC0415 - half a second
     from pyspark_quorate.stored.row_reader import StoredRows  # noqa: PLC0415

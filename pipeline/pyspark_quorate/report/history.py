@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import Lake
-from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.jobs.table_reader import ROWS_MAX, read_table
 
 Row = Mapping[str, Any]

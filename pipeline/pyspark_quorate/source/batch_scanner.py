@@ -99,7 +99,7 @@ class BatchScanner:
         )
 
     def _read_run(self, data: bytes, at: int, found: list[Batch | Batches | Gap]) -> int:
-        """Read batches that are exactly as expected, which needs no later ones."""
+        """Read batches up to the first that is not exactly as expected. Returns the position of that one."""
         while self._next_offset is not None:
             asked = self._run_max
             run = read_usual_batches(

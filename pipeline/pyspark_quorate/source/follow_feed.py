@@ -77,8 +77,8 @@ class QuorumFeed:
         begun_s = time.monotonic()
         left_s = self._config.default_api_timeout_ms / 1000 - self._unanswered_s
         try:
-            responses = asyncio.wait_for(self._feed.exchange(max_wait_ms), left_s)
-            events = self._runner.run(responses)
+            exchange = asyncio.wait_for(self._feed.exchange(max_wait_ms), left_s)
+            events = self._runner.run(exchange)
         except (ObservingError, AdminError) as error:
             if isinstance(error.__cause__, HistoryLostError):
                 raise error.__cause__ from None

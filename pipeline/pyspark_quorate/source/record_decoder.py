@@ -41,6 +41,7 @@ _ALIKE_MIN: Final = 32
 _FRAME_BYTES: Final = 3
 _NO_OP_KEY: Final = next(key for key, name in METADATA_NAMES.items() if name == NO_OP)
 _NAMES: Final = [METADATA_NAMES.get(key, "") for key in range(max(METADATA_NAMES) + 1)]
+_MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,9 +279,6 @@ class RowReader:
             self._has_footer |= kind == ControlRecordType.SNAPSHOT_FOOTER
 
 
-_MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
-
-
 def _timestamp_us(time_ms: int) -> int:
     """Microseconds, clipped to the range of the column."""
     return max(-_MILLISECONDS_MAX, min(_MILLISECONDS_MAX, time_ms)) * 1000
@@ -291,7 +289,7 @@ def _microseconds(time_ms: Integers) -> Integers:
 
 
 def _groups(batches: Batches) -> Iterator[Batches]:
-    """Group of batches with at most ROWS_PER_BATCH_MAX records, or one larger batch."""
+    """Yield groups of batches with at most ROWS_PER_BATCH_MAX records, or of one larger batch."""
     ends = np.cumsum(batches.record_count)
     start, done = 0, 0
     while start < len(batches):

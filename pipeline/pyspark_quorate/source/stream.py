@@ -68,7 +68,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, where: Mapping[str, Any]) -> Self:
-        """Raise OffsetError, which names the field, its value and the allowed values."""
+        """Parse an offset. Raises OffsetError, which names the field, its value and the allowed values."""
         cluster_id, parted_at = where.get("clusterId"), where.get("partedAt")
         if not isinstance(cluster_id, str) or not cluster_id:
             raise OffsetError(f"an offset has clusterId={cluster_id!r}: allowed is a Kafka cluster id")

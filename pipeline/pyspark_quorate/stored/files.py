@@ -41,6 +41,10 @@ Those behind them have gaps.
 """
 Key = tuple[Any, ...]
 """The place of a row in `ORDER`."""
+UNKNOWN_CLUSTER: Final = "unknown"
+"""The cluster id of directories without one."""
+FOLDER: Final = "cluster_id="
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f")
 
 
 def key_of(batch: pa.RecordBatch, at: int) -> Key:
@@ -68,11 +72,6 @@ def with_times_as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 # Folders of clusters: `cluster_id=<id>`, as Spark names them
-
-UNKNOWN_CLUSTER: Final = "unknown"
-"""The cluster id of directories without one."""
-FOLDER: Final = "cluster_id="
-_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f")
 
 
 def folder_name(cluster_id: str) -> str:

@@ -10,12 +10,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.stored.files import (
     COMMIT,
     FOLDED_SCHEMA,
@@ -31,13 +32,14 @@ from pyspark_quorate.tables.summary import Summary
 _FILE: Final = re.compile(r"/[^/]*\.(log|checkpoint)$")
 Reads = Mapping[str, Sequence[tuple[int, int]]]
 """Directory -> the commit of each read of it, and the offset that it started at."""
+_EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
 
 
 class StoredRows:
     """The rows of one cluster."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the footers of the files in the cluster's folder."""
+        """Read the footers of the files in the cluster's folder. Raises LakeError for a file of another writer."""
         self._files = [_File(path) for path in sorted(folder.glob("*.parquet"))]
 
     def summary(self) -> Summary:
@@ -77,9 +79,6 @@ class StoredRows:
             parts = [cursor.rows_until(bound) for cursor in cursors]
             cursors = [cursor for cursor in cursors if not cursor.is_done]
             yield from _merged([part for part in parts if len(part)])
-
-
-_EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
 
 
 def _merged(parts: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,12 +153,17 @@ class _File:
     """A file of :class:`pyspark_quorate.stored.row_writer.RowsWriter`."""
 
     def __init__(self, path: Path) -> None:
-        metadata = pq.read_metadata(path)
-        footer = json.loads(metadata.metadata[FOOTER])
-        self.summary = Summary.from_json(footer["summary"])
+        try:
+            metadata = pq.read_metadata(path)
+            footer = _footer_of(metadata)
+            self.summary = Summary.from_json(footer["summary"])
+            self._record_groups = int(footer["recordGroups"])
+        except (KeyError, TypeError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError
+            raise LakeError(
+                f"{path} is not a file that a lake wrote: {error}; move it out of the lake, or restore it from a copy"
+            ) from error
         self._path = path
         self._groups = range(metadata.num_row_groups)
-        self._record_groups = int(footer["recordGroups"])
 
     @property
     def first_offset(self) -> int | None:
@@ -176,6 +180,14 @@ class _File:
         file = pq.ParquetFile(self._path, pre_buffer=True)
         for group in self._groups[: self._record_groups]:
             yield _one_batch(_folded(file.read_row_group(group)))
+
+
+def _footer_of(metadata: pq.FileMetaData) -> Any:
+    """The JSON in the footer of a file. Raises ValueError."""
+    footer = (metadata.metadata or {}).get(FOOTER)
+    if footer is None:
+        raise ValueError(f"its footer has no {FOOTER.decode()}")
+    return json.loads(footer)
 
 
 def _folded(table: pa.Table) -> pa.Table:

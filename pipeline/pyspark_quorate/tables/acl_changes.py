@@ -1,14 +1,12 @@
 """Table `acl_changes`: access control entries added and removed."""
 
-from enum import IntEnum
-from functools import cache
 from typing import Final
 
 from pyspark.sql.types import BooleanType, StringType
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, schema
-from pyspark_quorate.tables.contract import Fields, Line, Table
+from pyspark_quorate.tables.contract import Fields, Line, Table, name_of
 from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval, KeyedFold, State, boundaries
 
 SCHEMA: Final = schema(
@@ -58,24 +56,14 @@ class AclChanges(KeyedFold):
 
 def _entry(fields: Fields) -> State:
     return (
-        _name_of(ResourceType, fields["resourceType"]),
+        name_of(ResourceType, fields["resourceType"]),
         fields["resourceName"],
-        _name_of(PatternType, fields["patternType"]),
+        name_of(PatternType, fields["patternType"]),
         fields["principal"],
         fields["host"],
-        _name_of(AclOperation, fields["operation"]),
-        _name_of(AclPermissionType, fields["permissionType"]),
+        name_of(AclOperation, fields["operation"]),
+        name_of(AclPermissionType, fields["permissionType"]),
     )
-
-
-def _name_of(kind: type[IntEnum], number: int) -> str:
-    """The name of the member with this number; the number as text if the enum has no such member."""
-    return _names(kind).get(number, str(number))
-
-
-@cache
-def _names(kind: type[IntEnum]) -> dict[int, str]:
-    return {int(member): member.name for member in kind}
 
 
 TABLE: Final = Table(

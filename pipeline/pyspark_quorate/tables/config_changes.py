@@ -8,7 +8,7 @@ from quorate_protocol.kafka.enums import ConfigResourceType
 
 from pyspark_quorate.rows import CLUSTER_ID, column, nullable, schema
 from pyspark_quorate.source.payload import REDACTED
-from pyspark_quorate.tables.contract import Cluster, Line, Table
+from pyspark_quorate.tables.contract import Cluster, Line, Table, name_of
 from pyspark_quorate.tables.intervals import CHANGE_COLUMNS, Interval, Key, KeyedFold, boundaries
 from pyspark_quorate.tables.topics import REMOVE, TOPIC, TopicNames
 
@@ -30,7 +30,6 @@ SCHEMA: Final = schema(
 _KEY: Final = ("cluster_id", "resource_type", "resource_name", "name")
 
 _CONFIG: Final = "ConfigRecord"
-_TYPE_NAMES: Final = {int(kind): kind.name for kind in ConfigResourceType}
 _TOPIC: Final = ConfigResourceType.TOPIC.name
 
 
@@ -65,8 +64,7 @@ class ConfigChanges(KeyedFold):
             if ended is not None and ended.name is not None:
                 self._end(ended.name, line)
             return
-        number = line.fields["resourceType"]
-        kind = _TYPE_NAMES.get(number, str(number))
+        kind = name_of(ConfigResourceType, line.fields["resourceType"])
         name, value = line.fields["resourceName"], line.fields["value"]
         key = (kind, name, line.fields["name"])
         set_offset = line.offset if value == REDACTED and not line.is_snapshot else None

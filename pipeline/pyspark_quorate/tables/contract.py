@@ -8,6 +8,8 @@ other parts, which apply each line before it does. Several tables may share a pa
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from pyspark.sql.types import StructType
@@ -70,6 +72,16 @@ class GapEnds:
         after = bisect_right(self._ends, from_offset)
         until = len(self._ends) if to_offset is None else bisect_right(self._ends, to_offset)
         return after < until
+
+
+def name_of(kind: type[IntEnum], number: int) -> str:
+    """Return the name of the enum's member with this number; the number as text if the enum has no such member."""
+    return _names(kind).get(number, str(number))
+
+
+@cache
+def _names(kind: type[IntEnum]) -> dict[int, str]:
+    return {int(member): member.name for member in kind}
 
 
 Row = tuple[Any, ...]

@@ -25,6 +25,7 @@ from pyspark_quorate.tables.summary import ABORT, BEGIN, END, SNAPSHOT_FOOTER, S
 ORDER: Final = ("cluster_id", "kind != 'gap'", "offset", "kind desc", "epoch", "source", "ordinal")
 """The order of the rows: gaps first, then by offset; a snapshot before the record at its offset; copies together."""
 _SILENT: Final = frozenset({"NoOpRecord", BEGIN, END, ABORT})
+NO_TIME: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,6 @@ class Chosen:
     """The times of `offsets` in microseconds since 1970; `NO_TIME` where unknown."""
     lines: list[Line]
     """The lines of the chosen types, gaps, and the first line of each epoch."""
-
-
-NO_TIME: Final = -(2**63)
 
 
 class Timeline:
@@ -104,8 +102,8 @@ class Timeline:
 
     def _ends(self, epochs: Any) -> Any:
         """For each of the epochs, the offset from which its records do not count."""
-        names, inverse = np.unique(epochs, return_inverse=True)
-        return np.array([self._until.get(int(name), 0) for name in names], np.int64)[inverse]
+        distinct, inverse = np.unique(epochs, return_inverse=True)
+        return np.array([self._until.get(int(epoch), 0) for epoch in distinct], np.int64)[inverse]
 
     def _snapshots(self, batch: pa.RecordBatch, at: Any, offsets: Any, epochs: Any) -> tuple[Any, Any]:
         """Two masks of the rows of snapshots: those that are stored, and those that bridge a gap."""

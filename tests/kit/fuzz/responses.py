@@ -21,7 +21,6 @@ from quorate_protocol.wire.convert import convert
 from quorate_protocol.wire.frames import encode_frame
 from quorate_protocol.wire.versions import Negotiation
 
-_API_VERSIONS: Final = APIS[ApiKey.API_VERSIONS]
 _ROUNDS_MAX: Final = 3
 
 

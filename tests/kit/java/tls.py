@@ -53,7 +53,7 @@ def signed(
     authority: str = "ca",
     common_name: str | None = None,
 ) -> Path:
-    """Make a key and a certificate in a directory of `Certificates`; returns the PEM file that has both.
+    """Make a key and a certificate in a directory of `Certificates`. Returns the PEM file that has both.
 
     `authority` is `ca` or `other-ca`.
     """

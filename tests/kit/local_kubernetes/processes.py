@@ -88,7 +88,7 @@ class Service:
         return self._process.pid
 
     def wait_until(self, is_ready: Callable[[], bool], timeout_s: float) -> Self:
-        """Until `is_ready`; raises LocalKubernetesError with the end of the log if it ends or takes too long."""
+        """Wait until `is_ready`. Raises LocalKubernetesError with the end of the log if it ends or takes too long."""
         deadline = time.monotonic() + timeout_s
         while not is_ready():
             if self._process.poll() is not None:

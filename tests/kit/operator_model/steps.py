@@ -42,7 +42,7 @@ from quorate_operator.planning.steps import (
 
 
 def apply(world: World, action: Action, desired: DesiredCluster, *, half: bool = False) -> None:
-    """Does the step, or half of it."""
+    """Do the step, or half of it."""
     _Stepper(world, desired, half).do(action)
     world.check_clients()
 

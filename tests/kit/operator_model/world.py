@@ -196,7 +196,7 @@ class World:
         self.write()
 
     def write(self) -> None:
-        """Commits a record: a majority has it from now on."""
+        """Commit a record: a majority has it from now on."""
         assert self.leader_id is not None
         self.committed += 1
         live = sorted(
@@ -314,7 +314,7 @@ class World:
                 self.received_ms[address, registration.node_id] = self.now_ms
 
     def node_at(self, address: Address) -> int | None:
-        """The node that answers who connects to the address."""
+        """The node that answers a connection to the address; None if none does."""
         publication = self.publications.get(address)
         node_id = publication.node_id if publication is not None else self.dns.get(address)
         return node_id if node_id is not None and self.serves(node_id) else None
@@ -332,9 +332,9 @@ class World:
             )
 
     def point_dns(self, desired: DesiredCluster) -> None:
-        """The owner of names that the operator does not control points them at the nodes that are to have them.
+        """Point names that the operator does not control at the nodes that are to have them, as their owner does.
 
-        They read the plan: not before no client receives the name for another node, and its window has passed.
+        The owner follows the plan: it waits until no client receives the name for another node, and for the window.
         """
         held = {
             (address, registration.node_id)

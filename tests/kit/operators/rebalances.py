@@ -125,7 +125,7 @@ def produce(producer: Producer, number: int, on_delivery: Any = None) -> None:
 
 @contextmanager
 def producing(servers: str) -> Iterator[set[int]]:
-    """Record all the time; the numbers of those that were acknowledged, beyond RECORDS."""
+    """Produce records all the time. Yields the numbers beyond RECORDS of those that were acknowledged."""
     acknowledged: set[int] = set()
     stop = threading.Event()
     producer = Producer(_producer(servers))

@@ -60,7 +60,7 @@ def _new_site(request: pytest.FixtureRequest, files: dict[str, str], cluster: st
 
 
 def _metadata(cluster: Cluster, tools: JavaTools, directory: Path) -> dict[str, str]:
-    """Copy of a controller's log, with a few topics in it, and of the checkpoint that it began with."""
+    """Copy a controller's log, with a few topics in it, and the checkpoint that it began with."""
     topic = f"{directory.name}-topic"
     where = ("--bootstrap-server", cluster.address(cluster.brokers[0]))
     tools(TOOLS["topics"].main_class, *where, "--create", "--topic", topic, "--partitions", "2").succeeded()

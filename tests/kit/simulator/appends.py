@@ -94,7 +94,7 @@ class Appends:
         return states[place - 1] if place else None
 
     def catches_up(self, key: Key, known: PartitionRegistration, follower_id: int, broker_epoch: int) -> bool:
-        """Lets a follower fetch. Returns whether its leader knows then that this incarnation has its whole log."""
+        """Let a follower fetch. Returns whether its leader knows then that this incarnation has its whole log."""
         leader, follower = self._brokers.get(known.leader), self._brokers[follower_id]
         view = None if leader is None else self.view(leader, key)
         if view is None or (view.leader, view.leader_epoch) != (known.leader, known.leader_epoch):

@@ -146,7 +146,7 @@ class SimulatedBroker:
         return partition.directory(self.broker_id) not in self._offline
 
     def stop(self) -> None:
-        """Says nothing more."""
+        """Send nothing more."""
         self._is_stopped = True
         self._incarnation += 1
         self.metadata.stop()

@@ -138,7 +138,7 @@ class Rot:
     bit: int
 
     def turn(self) -> None:
-        """Flips the bit: it rots, or is as it was."""
+        """Flip the bit: it rots, or is as it was."""
         if self.position < len(self.inode.data):
             self.inode.data[self.position] ^= 1 << self.bit
             self.inode.generation += 1
@@ -266,12 +266,12 @@ class SimulatedDisk:
         self.fails_to_sync = False
 
     def take_space(self) -> None:
-        """Raise StorageError without such a file."""
+        """Raise DiskError while the disk is full."""
         if self.is_full:
             raise DiskError(Path("/simulated"), "no space left on device")
 
     def operation(self) -> None:
-        """Count a write; raises when its time has come."""
+        """Count a write. Raises the failure when its time has come."""
         if self._failure is None:
             return
         self._operations_left -= 1
@@ -307,7 +307,7 @@ class SimulatedDisk:
         return torn
 
     def rot(self, rng: Random, suffixes: tuple[str, ...]) -> Rot | None:
-        """Turns one bit of a file with one of these suffixes; None if there is no such file that has content."""
+        """Turn one bit of a file with one of these suffixes; None if there is no such file that has content."""
         paths = sorted(path for path, inode in self._names.items() if path.suffix in suffixes and inode.data)
         if not paths:
             return None

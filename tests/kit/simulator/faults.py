@@ -148,7 +148,7 @@ class Faults:
         return self._world.machines[active_node_id(self._world)]
 
     def _reboot_later(self, machine: Machine, *, delay_ms_max: int = REBOOT_MS_MAX) -> None:
-        """Boots a machine once it is down: its end may still be ahead."""
+        """Boot a machine once it is down: its end may still be ahead."""
 
         def reboot() -> None:
             if machine.node is None:
@@ -402,7 +402,7 @@ class Faults:
         return f"{left} and {right} do not reach each other"
 
     def _cut_link_one_way(self) -> str:
-        """Request or their responses are lost in one direction."""
+        """Lose requests or their responses in one direction."""
         self._world.coverage.count(Happening.ONE_WAY_CUT)
         source, target = self._leader().node_id, self._any_machine().node_id
         if self._rng.random() < 0.5:

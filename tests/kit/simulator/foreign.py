@@ -45,7 +45,7 @@ def _begin(request: ForeignTransaction) -> ControlResult:
 
 
 def teach(world: World, machine: Machine, node: ControllerNode) -> None:
-    """Lets a node take a ForeignTransaction. After it, it decides on nothing more, and resigns."""
+    """Let a node take a ForeignTransaction. After it, it decides on nothing more, and resigns."""
     control = node.metadata.control
     decide: Callable[[Any, RequestContext], ControlResult] = control.decide
     epoch: int | None = None

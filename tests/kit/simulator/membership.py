@@ -53,7 +53,7 @@ class Operator:
         self._disks_lost = 0
 
     def start(self) -> None:
-        """Works from now on."""
+        """Begin to change the members."""
         self._work()
 
     @property

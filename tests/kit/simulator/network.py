@@ -131,7 +131,7 @@ class Network:
         return is_lost
 
     def _deliver_later(self, machine: Machine, event: Any, *, delay_ms: int | None = None) -> None:
-        """Delivers an event to the process that lives now, not to its successor."""
+        """Deliver an event to the process that lives now, not to its successor."""
         incarnation = machine.incarnation
 
         def deliver() -> None:

@@ -80,7 +80,7 @@ class PartitionLeaders:
         world.schedule(1000, self._work)
 
     def stop(self) -> None:
-        """Says nothing more."""
+        """Send nothing more."""
         self._stopped = True
 
     def _work(self) -> None:

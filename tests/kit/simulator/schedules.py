@@ -204,7 +204,7 @@ class DirectedFaults(Faults):
         return [machine for machine in self._cluster.machines if machine.node_id in ids]
 
     def _split(self, *sides: Iterable[Machine]) -> None:
-        """Lets messages pass within each side alone. A machine on no side reaches no other."""
+        """Let messages pass within each side alone. A machine on no side reaches no other."""
         self._world.coverage.count(Happening.PARTITION)
         side_of = {machine.node_id: number for number, side in enumerate(sides) for machine in side}
         ids = list(self._world.machines)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from quorate_controller.control.controller import QuorumController
 
 MANY: Final = 2_000
-DAY_MS: Final = 86_400_000
 
 
 def _each(api: str, make: Callable[[int], Any], **stated: str) -> Case:

@@ -45,7 +45,7 @@ def test_killed_while_a_quorum_is_rebuilt(operated: Operated) -> None:
 
 
 def _lose(operated: Operated) -> list[str]:
-    """Wipes the disks of all controllers but the survivor, which has all committed records, and returns them."""
+    """Wipe the disks of all controllers but the survivor, which has all committed records. Returns them."""
     operated.wait(lambda: _has_everything(operated), "the survivor to have all that is committed")
     operated.operators[-1].kill()
     lost = _other_disks(operated)

@@ -132,7 +132,7 @@ def finalizers(resource: Mapping[str, Any] | None) -> list[str]:
 
 
 def produce(servers: str, topic: str) -> None:
-    """Record with numbers."""
+    """Produce records with numbers."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     for number in range(RECORDS):
         producer.produce(topic, f"{number}".encode())

@@ -114,7 +114,7 @@ def _requested(operated: Operated, claim: str = CLAIM) -> str:
 
 
 def _report(operated: Operated, *, capacity: str, condition: str | None = None, claim: str = CLAIM) -> None:
-    """Has the claim bound, with a volume of this capacity."""
+    """Bind the claim, with a volume of this capacity."""
     conditions = [{"type": condition, "status": "True", "message": "by kubelet"}] if condition else []
     status = {"phase": "Bound", "capacity": {"storage": capacity}, "conditions": conditions}
     operated.core.patch_namespaced_persistent_volume_claim_status(

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import COMMIT, STATE, Change, Lake
-from pyspark_quorate.jobs.state import LAYOUT, LakeError, LakeState, Read, TableState
+from pyspark_quorate.jobs.state import LAYOUT, LakeState, Read, TableState
 
 STATE_AFTER = LakeState(
     format="parquet",

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from kit.lake.directories import write_directory
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.ingest import Place, find_places, with_read
-from pyspark_quorate.jobs.state import LakeError, Read
+from pyspark_quorate.jobs.state import Read
 from pyspark_quorate.jobs.tail import next_build_s
 
 

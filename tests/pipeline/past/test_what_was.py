@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from kit.lake.directories import CLUSTER
 from kit.lake.lakes import store_rows
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import Change, Lake
-from pyspark_quorate.jobs.state import LakeError
 from pyspark_quorate.past.image import Moment, Playback, choose_cluster, read_history, replay
 from pyspark_quorate.tables.contract import GAP_ORDINAL, Line
 from quorate.main import app
@@ -141,7 +141,7 @@ def test_what_can_not_be_is_refused_with_a_reason(lake: Path, arguments: tuple[s
     given = [str(lake) if argument == "LAKE" else argument for argument in arguments]
     ran = CliRunner().invoke(app, given, prog_name="quorate")
     assert ran.exit_code in (1, 2)
-    assert words in " ".join(ran.stderr.replace("│", " ").split())
+    assert words in " ".join(ran.stderr.split())
 
 
 def test_a_lake_of_several_clusters_needs_a_name(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from kit.lake.fold import COLUMNS, batches_of, by_cluster, summary_of
 from kit.lake.oracle.quorums import make_quorum
 from kit.lake.oracle.worlds import make_world, rows_of
 from pyspark_quorate import rows
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.stored import files, row_reader, row_writer
 from pyspark_quorate.stored.files import folder_name
 from pyspark_quorate.stored.row_reader import StoredRows, valid_gaps
@@ -91,6 +93,31 @@ def test_rows_that_are_known_are_left_out(seed: int) -> None:
     summary = summary_of([row for row in known if not is_gap(row)])
     left = [without_known(batch, summary) for batch in batches_of(world)]
     assert shown(left) == shown(batches_of([row for row in world if row not in known or is_gap(row)]))
+
+
+def test_a_file_of_another_writer_is_named(tmp_path: Path) -> None:
+    def foreign(metadata: dict[bytes, bytes] | None) -> bytes:
+        file = tmp_path / "foreign"
+        table = pa.table({"offset": [1]}).replace_schema_metadata(metadata)
+        pq.write_table(table, file, store_schema=metadata is not None)
+        return file.read_bytes()
+
+    path = tmp_path / folder_name(CLUSTER) / "part-0.parquet"
+    path.parent.mkdir()
+    for content, reason in (
+        (foreign(None), "its footer has no quorate.rows"),
+        (foreign({b"other": b"1"}), "its footer has no quorate.rows"),
+        (foreign({files.FOOTER: b"{}"}), "'summary'"),
+        (foreign({files.FOOTER: b"[]"}), "list indices must be integers"),
+        (foreign({files.FOOTER: b"nothing"}), "Expecting value"),
+        (b"PAR1 and nothing else", "Parquet magic bytes not found"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(LakeError) as raised:
+            StoredRows(path.parent)
+        assert str(raised.value).startswith(f"{path} is not a file that a lake wrote: ")
+        assert reason in str(raised.value)
+        assert "\n" not in str(raised.value)
 
 
 def test_a_read_makes_older_gaps_void(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ FREE = "127.0.0.1:9"
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait of milliseconds: the order of events counts, not the time."""
+    """Wait for milliseconds: the order of events counts, not the time."""
     for name in ("REFUSED_WAIT_MS", "LEADER_WAIT_MS", "SEARCH_EVERY_MS"):
         monkeypatch.setattr(leadership, name, 50)
 

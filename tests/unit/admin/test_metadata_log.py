@@ -132,7 +132,7 @@ def quorum() -> tuple[FakeCluster, Leader]:
 
 
 def config(cluster: FakeCluster, **fields: Any) -> AdminConfig:
-    """Names the controllers that follow."""
+    """Name the controllers that follow."""
     addresses = [cluster.nodes[node_id].address for node_id in (1, 3)]
     return AdminConfig(bootstrap_controllers=addresses_of("bootstrap.controllers", addresses), **fields)
 

@@ -48,7 +48,7 @@ def described(request: Request) -> Any:
 
 
 def altered(api_name: str) -> Callable[[Request], Any]:
-    """Alters every resource."""
+    """Alter every resource."""
 
     def handle(request: Request) -> Any:
         return response_to(

@@ -1,9 +1,14 @@
 """The `quorate` command: what it lists, loads and refuses, and the options of `quorate play`."""
 
+import importlib
 import json
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -11,6 +16,7 @@ from quorate.console import parse_duration_s
 from quorate.main import COMMANDS, app
 from quorate.play import command as play
 from quorate_operator.runtime.local.directory import PlayDirectory
+from typer.main import get_command
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.usefixtures("own_ports")
@@ -18,6 +24,8 @@ pytestmark = pytest.mark.usefixtures("own_ports")
 runner = CliRunner()
 
 MODULES_MAX = 420  # 319 when this was written; kio alone has thousands
+
+TOOLS = sorted(name for name, command in COMMANDS.items() if command.module.startswith("quorate.tools."))
 
 MANIFEST = """\
 apiVersion: quorate.dev/v1alpha1
@@ -44,16 +52,32 @@ def played() -> PlayDirectory:
 
 def test_help_names_every_part_and_loads_none() -> None:
     heavy = ("quorate_operator", "quorate_controller", "kio", "pydantic", "aiohttp", "asyncio")
-    code = (
-        "import sys\nfrom quorate.main import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"sys.stderr.write(repr([name for name in {heavy!r} if name in sys.modules]) + f' {{len(sys.modules)}}')"
+    text, loaded = loaded_by("--help")
+    assert loaded.isdisjoint(heavy)
+    assert len(loaded) < MODULES_MAX
+    assert [part for part in COMMANDS if part not in text] == []
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
+    needed = {"acls": {"quorate_admin.types.acls", "quorate_protocol.kafka.enums"}}  # it lists the operations
+    heavy = re.compile(
+        r"asyncio|quorate_admin\.(client|operations|network|types\..+)|quorate_protocol\.kafka\.(enums|apis)"
     )
-    ran = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
-    loaded, _, count = ran.stderr.rpartition(" ")
-    assert loaded == "[]"
-    assert int(count) < MODULES_MAX
-    assert [part for part in COMMANDS if part not in ran.stdout] == []
+    text, loaded = loaded_by(tool, "--help")
+    assert f"quorate {tool}" in text
+    assert {name for name in loaded if heavy.fullmatch(name)} == needed.get(tool, set())
+
+
+def loaded_by(*arguments: str) -> tuple[str, set[str]]:
+    """What `quorate` prints, and the modules that it has loaded."""
+    code = (
+        "import json, sys\nfrom quorate.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "json.dump(list(sys.modules), sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return ran.stdout, set(json.loads(ran.stderr))
 
 
 @pytest.mark.parametrize("part", sorted(COMMANDS))
@@ -61,6 +85,67 @@ def test_every_part_can_be_called(part: str) -> None:
     ran = runner.invoke(app, [part, "--help"], prog_name="quorate")
     assert ran.exit_code == 0
     assert f"quorate {part}" in ran.stdout
+
+
+@pytest.mark.parametrize("part", sorted(COMMANDS))
+def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> None:
+    """At 80 columns, which is also the width of a pipe."""
+    found = COMMANDS[part]
+    command = get_command(importlib.import_module(found.module).app)
+    if found.is_member:
+        command = command.commands[part]  # type: ignore[attr-defined]
+    for path, described in paths_below(command, part):
+        text = runner.invoke(
+            app, [*path.split(), "--help"], prog_name="quorate", env={"COLUMNS": "80"}
+        ).stdout
+        names = [name for parameter in described.params for name in option_names(parameter)]
+        assert [name for name in names if names.count(name) > 1] == [], path
+        assert set(names) <= set(re.findall(r"--?[\w.-]+", text)), path
+        assert max(map(len, text.splitlines())) <= 80
+        text.encode("iso-8859-1")
+
+
+def paths_below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """A command and its subcommands, with what calls each."""
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from paths_below(below, f"{path} {name}")
+
+
+def option_names(parameter: Any) -> list[str]:
+    """The names of an option; none for an argument and for a hidden option."""
+    names = [*parameter.opts, *parameter.secondary_opts]
+    return [] if getattr(parameter, "hidden", False) else [name for name in names if name.startswith("-")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["topcis"], "No such command 'topcis'. Did you mean 'topics'?\nTry 'quorate -h' for help."),
+        (["topics", "--nonsense"], "No such option: --nonsense\nTry 'quorate topics -h' for help."),
+        (
+            ["topics", "--create", "--topic", "payments", "--bootstrap-controller", "localhost:9093"],
+            "--create needs --bootstrap-server; controllers list and describe topics only",
+        ),
+        (["play", "logs", "--nonsense"], "No such option: --nonsense\nTry 'quorate play logs -h' for help."),
+        (["play", "-o", "xml"], "Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json'."),
+    ],
+)
+def test_what_is_wrong_with_a_command_line_is_one_line(arguments: list[str], message: str) -> None:
+    ran = runner.invoke(app, arguments, prog_name="quorate", env={"COLUMNS": "40"})
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(f"error: {message}\n")
+
+
+def test_a_character_that_the_locale_lacks_is_escaped() -> None:
+    code = "from quorate.command_line import prepare_text\nprepare_text()\nprint('1 \u2265 0')"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "iso-8859-1"},
+    )
+    assert ran.stdout == b"1 \\u2265 0\n"
 
 
 def test_it_runs_as_a_module() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +10,9 @@ from uuid import UUID
 
 import quorate_controller
 import quorate_protocol
-from kit.controller_in_process import running
-from kit.controller_parts import caller, write_controller_properties
-from kit.waiting import until
+from kit.controller_in_process import only_voter
+from kit.controller_parts import caller
 from kit.work.counter import counting_calls
-from quorate_controller import commands
-from quorate_controller.config import load_config
-from quorate_controller.driver import Driver
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.features import SUPPORTED_FEATURES
 from quorate_protocol.kafka.apis import APIS
@@ -25,11 +20,8 @@ from quorate_protocol.kafka.generated import broker_registration_request as regi
 from quorate_protocol.kafka.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from quorate_protocol.wire.client import encode_request
 from quorate_protocol.wire.frames import encode_frame
-from typer.testing import CliRunner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from quorate_controller.driver import Driver
 
 CONNECTIONS: Final = 64
@@ -38,20 +30,6 @@ CALLS_MAX: Final = 113
 """Calls of our functions for each heartbeat. It takes 105 where all connections share a turn."""
 OURS: Final = tuple(Path(str(package.__file__)).parent for package in (quorate_controller, quorate_protocol))
 PROMPT_S: Final = 60.0
-
-
-@asynccontextmanager
-async def only_voter(directory: Path) -> AsyncIterator[tuple[Driver, int]]:
-    """A controller that leads its quorum alone, and its port."""
-    path = write_controller_properties(
-        directory,
-        {"listeners": "CONTROLLER://127.0.0.1:0", "controller.quorum.bootstrap.servers": "127.0.0.1:9093"},
-    )
-    formatted = CliRunner().invoke(commands.app, ["format", "-c", str(path), "-t", "abc", "--standalone"])
-    assert formatted.exit_code == 0, formatted.stderr
-    async with running(load_config(path)) as (driver, server):
-        await until(lambda: driver.is_active, "the only voter to lead")
-        yield driver, server.ports["CONTROLLER"]
 
 
 async def registered(driver: Driver) -> BrokerHeartbeatRequest:

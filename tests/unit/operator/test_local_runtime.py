@@ -64,7 +64,7 @@ class ScriptedLayout(Layout):
 
     @override
     def rebuild_command(self, node: DesiredNode) -> list[str]:
-        """Does nothing, well."""
+        """Do nothing, and succeed."""
         return [sys.executable, "-S", "-c", ""]
 
     @override

@@ -1,5 +1,6 @@
 """Manifests: what is read from YAML, and the messages of faults."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,23 @@ def test_every_example_is_accepted() -> None:
             load_manifests(text, path.name)
         except ManifestError as error:
             raise AssertionError(f"{path}: {error}") from error
+
+
+def test_prose_about_an_example_has_the_level_that_it_sets() -> None:
+    """In its own comment, and beside the command in docs/play.md."""
+    announced = re.compile(r"^#.*metadata\.version (?:stays at )?(\d\.\d)", re.MULTILINE)
+    beside = re.compile(r"-f (examples/\S+)\s+# metadata\.version (\d\.\d)")
+    root = EXAMPLES.parent
+    found = [
+        *(
+            (path, level)
+            for path in EXAMPLES.rglob("*.yaml")
+            for level in announced.findall(path.read_text())
+        ),
+        *((root / name, level) for name, level in beside.findall((root / "docs" / "play.md").read_text())),
+    ]
+    assert {path.name for path, _ in found} >= {"5-upgrade.yaml", "1-software.yaml"}
+    assert [path for path, level in found if f'metadataVersion: "{level}"' not in path.read_text()] == []
 
 
 def test_the_quickstart_is_three_controllers_and_a_broker() -> None:

@@ -35,7 +35,7 @@ def final(topic: Mapping[str, str] | None = None, config: Mapping[str, str] | No
 
 
 def records(acknowledged: Sequence[int], consumed: Sequence[int]) -> list[Event]:
-    """Record of a partition that were acknowledged, and those that were there at the end."""
+    """Return the records of a partition that were acknowledged, and those that were there at the end."""
     return [
         Event(90, What.PRODUCED, {"partition": 0, "ranges": ranges(acknowledged)}),
         Event(91, What.CONSUMED, {"partition": 0, "ranges": ranges(consumed)}),

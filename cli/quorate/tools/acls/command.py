@@ -62,6 +62,9 @@ CONSUMER_TOPIC = (AclOperation.READ, AclOperation.DESCRIBE)
 CONSUMER_GROUP = (AclOperation.READ,)
 
 Entries = dict[ResourcePatternFilter, set[AccessControlEntry]]
+_RESOURCE = "Resource"
+_PERMISSIONS = "Permissions"
+_OR_BLOCK = "or, from metadata.version 4.4-IV1 on, a block of addresses such as 10.0.0.0/8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ def check_options(given: Collection[str]) -> str:
 
 
 def parse_pattern_type(text: str) -> PatternType:
-    """Raise UsageError."""
+    """Parse the value of --resource-pattern-type. Raises UsageError."""
     try:
         return PatternType.parse(text)
     except ValueError as error:
@@ -219,10 +222,6 @@ def check_to_add(arguments: AclArguments, entries: Entries) -> None:
     if not all(entries.values()):
         raise UsageError("--add needs --allow-principal or --deny-principal")
 
-
-_RESOURCE = "Resource"
-_PERMISSIONS = "Permissions"
-_OR_BLOCK = "or, from metadata.version 4.4-IV1 on, a block of addresses such as 10.0.0.0/8"
 
 Names = list[str] | None
 

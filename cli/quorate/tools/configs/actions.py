@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 QUOTA_TYPES = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
+ALTER_TIMEOUT_MS = 30_000
 
 
 async def describe_entities(
@@ -120,9 +121,6 @@ async def describe_quotas(admin: "AdminClient", entities: Entities) -> Quotas:
 def has_credentials(entities: Entities) -> bool:
     """Whether the description includes credentials: only users have them, and their default has none."""
     return entities.type == USERS and not entities.has_any(CLIENTS) and not entities.has_default
-
-
-ALTER_TIMEOUT_MS = 30_000
 
 
 def alteration(entities: Entities, changes: Changes) -> "Callable[[AdminClient], Awaitable[None]]":

@@ -59,10 +59,10 @@ def configs(
     group: Annotated[str | None, option("ID", "A group.", _PANEL)] = None,
     client_metrics: Annotated[str | None, option("NAME", "A subscription to client metrics.", _PANEL)] = None,
     add_config: Annotated[
-        str | None, option("K=V,K=[V,V],…", "Configs to set; values with commas are in brackets.")
+        str | None, option("K=V,K=[V,V],...", "Configs to set; values with commas are in brackets.")
     ] = None,
     add_config_file: Annotated[Path | None, option("FILE", "A file of properties to set.")] = None,
-    delete_config: Annotated[list[str] | None, option("K,K,…", "Configs to delete.")] = None,
+    delete_config: Annotated[list[str] | None, option("K,K,...", "Configs to delete.")] = None,
 ) -> None:
     """Describe and alter configs of topics, brokers, groups and clients, quotas, and SCRAM credentials.
 

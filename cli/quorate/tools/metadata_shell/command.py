@@ -170,7 +170,7 @@ def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterat
 
 
 def _past(files: _Files) -> tuple["ImageState", "Provenance"]:
-    from pyspark_quorate.jobs.state import LakeError
+    from pyspark_quorate.errors import LakeError
     from pyspark_quorate.past.image import Moment
 
     from quorate.tools.metadata_shell.past import open_history, parse_moment

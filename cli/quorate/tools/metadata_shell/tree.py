@@ -40,6 +40,18 @@ from quorate_protocol.uuids import uuid_from_text, uuid_to_text
 from quorate.console.java_text import double_text, list_text
 from quorate.tools.metadata_shell.nodes import Directory, Leaf, Node, by_key, fixed, number_of, record, value
 
+_LEVEL_MAX = 2**15 - 1
+_MECHANISMS = {
+    mechanism.mechanism_name: mechanism
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+}
+_ENTITY_WORDS = {"client-id": "clientId", "ip": "ip", "user": "user"}
+"""Entity type to its word, in the order of the name (ClientQuotasImageNode)."""
+_DEFAULT_ENTITY = "<default>"
+_FINALIZED = "finalized_"
+_METADATA_VERSION = "metadataVersion"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def image_root(image: ImageState, where: Provenance, version: Callable[[], str]) -> Directory:
     """The root directory, with the end of the image in the log (`where`) and the version of this program.
@@ -60,9 +72,6 @@ def image_root(image: ImageState, where: Provenance, version: Callable[[], str])
     }
     local = {"version": lambda: value(version()), "commitId": lambda: value("unknown")}
     return fixed({"image": lambda: fixed(image_children), "local": lambda: fixed(local)})
-
-
-_LEVEL_MAX = 2**15 - 1
 
 
 def cluster(image: ImageState) -> Directory:
@@ -253,12 +262,6 @@ def _acl_data(acl: AccessControlEntry) -> dict[str, str]:
     }
 
 
-_MECHANISMS = {
-    mechanism.mechanism_name: mechanism
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-}
-
-
 def scram(image: ImageState) -> Directory:
     """Credentials by mechanism and user; both mechanisms are always there."""
     return by_key(_MECHANISMS, lambda mechanism: _users(image, mechanism))
@@ -309,14 +312,6 @@ def _token_data(token: DelegationToken) -> dict[str, Any]:
         "maxTimestamp": token.max_timestamp_ms,
         "expiryTimestamp": token.expiration_timestamp_ms,
     }
-
-
-_ENTITY_WORDS = {"client-id": "clientId", "ip": "ip", "user": "user"}
-"""Entity type to its word, in the order of the name (ClientQuotasImageNode)."""
-_DEFAULT_ENTITY = "<default>"
-_FINALIZED = "finalized_"
-_METADATA_VERSION = "metadataVersion"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def configs(image: ImageState) -> Directory:

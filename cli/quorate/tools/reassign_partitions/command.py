@@ -9,11 +9,6 @@ import typer
 
 from quorate.console import option, parse_file, print_json, run, show, tool_app, tool_options, write
 from quorate.console.jopt import given_options, one_action, options_command, refuse, require
-from quorate.tools.reassign_partitions.files import (
-    parse_broker_list,
-    parse_reassignment,
-    parse_topics,
-)
 
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
@@ -77,7 +72,7 @@ def reassign_partitions(
     topics_to_move_json_file: Annotated[
         Path | None, option("FILE", 'With --generate: the topics, {"version":1,"topics":[{"topic":"t"}]}.')
     ] = None,
-    broker_list: Annotated[str | None, option("ID,ID,…", "With --generate: the target brokers.")] = None,
+    broker_list: Annotated[str | None, option("ID,ID,...", "With --generate: the target brokers.")] = None,
     throttle: Annotated[
         int, option("BYTES", "With --execute: bytes per second between brokers.", show_default=False)
     ] = -1,
@@ -98,13 +93,13 @@ def reassign_partitions(
     if action == "--list":
         _list(context)
         return
-    from quorate.tools.reassign_partitions import actions
+    from quorate.tools.reassign_partitions import actions, files
 
     if action == "--generate":
         assert topics_to_move_json_file is not None
         assert broker_list is not None
-        brokers = parse_broker_list(broker_list)
-        topics = parse_file(topics_to_move_json_file, "--topics-to-move-json-file", parse_topics)
+        brokers = files.parse_broker_list(broker_list)
+        topics = parse_file(topics_to_move_json_file, "--topics-to-move-json-file", files.parse_topics)
         _run(
             context,
             partial(
@@ -116,7 +111,7 @@ def reassign_partitions(
         )
         return
     assert reassignment_json_file is not None
-    wanted = parse_file(reassignment_json_file, "--reassignment-json-file", parse_reassignment)
+    wanted = parse_file(reassignment_json_file, "--reassignment-json-file", files.parse_reassignment)
     if action == "--execute":
         execute = partial(
             actions.execute,

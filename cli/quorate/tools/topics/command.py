@@ -1,6 +1,5 @@
 """The command `quorate topics`."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,6 +62,16 @@ FLAGS = {
     "--exclude-internal": "Exclude Kafka's internal topics.",
 }
 REPLICATION_FACTOR_MAX = 2**15 - 1
+_COLLISION_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
+    " To avoid issues it is best to use either, but not both.\n"
+)
+_ONLY_TOPIC_ID = (
+    "Only topic id will be used when both --topic and --topic-id are specified"
+    " and topicId is not Uuid.ZERO_UUID\n"
+)
+REASSIGNMENTS_TIMEOUT_MS = 3_000
+"""How long the active controller may take to list reassignments, where other controllers describe the rest."""
 
 
 def check_options(given: Collection[str]) -> str:
@@ -167,18 +176,6 @@ def may_collide(name: str) -> bool:
     return "." in name or "_" in name
 
 
-_COLLISION_WARNING = (
-    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide."
-    " To avoid issues it is best to use either, but not both.\n"
-)
-_ONLY_TOPIC_ID = (
-    "Only topic id will be used when both --topic and --topic-id are specified"
-    " and topicId is not Uuid.ZERO_UUID\n"
-)
-
-REASSIGNMENTS_TIMEOUT_MS = 3_000
-"""How long the active controller may take to list reassignments, where other controllers describe the rest."""
-
 app = tool_app()
 
 
@@ -204,7 +201,8 @@ def topics(
     context: typer.Context,
     *,
     topic: Annotated[
-        str | None, option("TOPIC", "The topic; but for --create, a regular expression, or several,…")
+        str | None,
+        option("TOPIC", "The topic; but for --create, a regular expression or several, comma-separated."),
     ] = None,
     topic_id: Annotated[
         str | None, option("ID", "The topic to describe; takes precedence over --topic.")
@@ -225,7 +223,8 @@ def topics(
     replica_assignment: Annotated[
         str | None,
         option(
-            "0:1,1:2,…", "Brokers of each partition, separated by colons; partitions are separated by commas."
+            "0:1,1:2,...",
+            "Brokers of each partition, separated by colons; partitions are separated by commas.",
         ),
     ] = None,
     partition_size_limit_per_response: Annotated[
@@ -382,6 +381,8 @@ def _describe(
     reports: Any,
     partitions_per_response: int | None,
 ) -> None:
+    import asyncio
+
     from quorate_admin.operations.topics import PARTITIONS_PER_RESPONSE
     from quorate_admin.types.configs import ConfigResource
     from quorate_admin.types.partitions import TopicPartition

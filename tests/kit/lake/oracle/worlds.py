@@ -105,7 +105,7 @@ class RecordMaker:
         self._weights = [weight for _, weight in weighted]
 
     def batch(self) -> list[MetadataRecord]:
-        """Record that are appended together; their brokers' epochs count from the image's end offset."""
+        """Draw records that are appended together; their brokers' epochs count from the image's end offset."""
         return self.random.choices(self._makers, self._weights)[0]() or [records.NoOpRecord()]
 
     def new_id(self) -> UUID:

@@ -42,7 +42,7 @@ class Leader:
         self.asked = 0
 
     async def describe_metadata_quorum(self, **_: Any) -> QuorumDescription:
-        """Return the later description; raises without one."""
+        """Return the later description. Raises without one."""
         self.asked += 1
         if self.later is None:
             raise RequestTimeoutError("no answer")

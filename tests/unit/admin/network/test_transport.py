@@ -5,6 +5,7 @@ import logging
 
 import pytest
 from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, response_to
+from kit.waiting import HANG_S
 from quorate_admin.client import AdminClient
 from quorate_admin.config import MetadataRecoveryStrategy
 from quorate_admin.errors import (
@@ -96,6 +97,33 @@ async def test_when_no_node_answers_each_address_has_its_reason(monkeypatch: pyt
                 await admin.describe_cluster()
     assert failed.value.reasons[gone].startswith(f"no connection to {gone}")
     assert failed.value.reasons[silent].startswith(f"no response from {silent} in ")
+
+
+@pytest.mark.parametrize(
+    ("greeting", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP, not Kafka's protocol"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS: security.protocol must be SSL or SASL_SSL"),
+    ],
+)
+async def test_ports_of_other_protocols_are_reported_at_once(greeting: bytes, reason: str) -> None:
+    """Not after `default_api_timeout_ms`; and a bootstrap address beside them is found."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(greeting)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, FakeCluster() as cluster:
+        host, port = server.sockets[0].getsockname()
+        foreign, long_ms = f"{host}:{port}", 10 * HANG_S * 1000
+        async with AdminClient(bootstrap_servers=[foreign], default_api_timeout_ms=long_ms) as admin:
+            with pytest.raises(UnreachableError, match=reason):
+                async with asyncio.timeout(HANG_S):
+                    await admin.describe_cluster()
+        async with AdminClient(bootstrap_servers=[foreign, *cluster.bootstrap], **quick()) as admin:
+            assert (await admin.describe_cluster()).cluster_id == CLUSTER_ID
 
 
 async def test_a_request_that_is_never_answered_is_a_timeout() -> None:

@@ -63,7 +63,7 @@ def file(tmp_path: Path) -> Callable[..., str]:
 
 
 def everything(admin: ScriptedAdmin, **responses: Any) -> None:
-    """Answer of a cluster with the brokers 1 and 2, where `t` has one partition on 1, in /a."""
+    """Script the responses of a cluster with the brokers 1 and 2, where `t` has one partition on 1, in /a."""
     admin.responses |= {
         "list_partition_reassignments": {},
         "describe_cluster": brokers(1, 2),

@@ -390,7 +390,7 @@ async def test_topics_are_deleted(admin: ScriptedAdmin) -> None:
 
 
 def describing(admin: ScriptedAdmin) -> None:
-    """Answer for --describe of the topic `t`."""
+    """Script the responses to --describe of the topic `t`."""
     admin.responses |= {
         "list_topics": listing("t"),
         "describe_topics": lambda wanted, **_: Results({name: topic("t") for name in wanted}, {}),

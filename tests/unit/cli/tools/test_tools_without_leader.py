@@ -32,7 +32,7 @@ TOOLS = (
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait of milliseconds: the order of events counts, not the time."""
+    """Wait for milliseconds: the order of events counts, not the time."""
     monkeypatch.setattr(client, "WATCHED_AFTER_S", 0.05)
     for name in ("REFUSED_WAIT_MS", "LEADER_WAIT_MS", "SEARCH_EVERY_MS"):
         monkeypatch.setattr(leadership, name, 50)

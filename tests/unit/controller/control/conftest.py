@@ -117,7 +117,7 @@ class Harness:
         self.replay_result(self.control.activate(self.now_ms))
 
     def replay(self, *records: Any) -> None:
-        """Append records, commits them, and call observe."""
+        """Append records, commit them, and call observe."""
         version = self.image.metadata_version
         self.records = [
             decode_record(encode_record(record, record_version_for(type(record), version)))
@@ -130,7 +130,7 @@ class Harness:
             self.control.observe(self.records, offset, self.now_ms)
 
     def replay_result(self, result: ControlResult | None) -> Any:
-        """Replays a result, part by part; gives its response."""
+        """Replay a result, part by part. Returns its response."""
         self.records = []
         return response_of(result, lambda records: self.replay(*records)) if result else None
 
@@ -146,7 +146,7 @@ class Harness:
         return self.control.decide(request, context)
 
     def apply(self, request: Any, api_version: int | None = None, **known: Any) -> Any:
-        """Decides and replays; gives the response."""
+        """Decide and replay. Returns the response."""
         return self.replay_result(self.decide(request, api_version, **known))
 
     def refusal(self, request: Any) -> ControlError:
@@ -156,7 +156,7 @@ class Harness:
         return caught.value
 
     def run_until(self, now_ms: int) -> list[Any]:
-        """Ticks at each deadline of the controller, up to a time; returns all written records."""
+        """Tick at each deadline of the controller, up to a time. Returns all written records."""
         written = []
         while (deadline_ms := self.control.deadline_ms) is not None and deadline_ms <= now_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -190,7 +190,7 @@ class Harness:
         return BrokerRegistrationRequest(broker_id=broker_id, **(defaults | fields))
 
     def register(self, broker_id: int = 1, incarnation: int = 1, **fields: Any) -> int:
-        """Register a broker; gives its epoch."""
+        """Register a broker. Returns its epoch."""
         epoch: int = self.apply(self.registration(broker_id, incarnation, **fields)).broker_epoch
         return epoch
 
@@ -213,7 +213,7 @@ class Harness:
         return response
 
     def start_broker(self, broker_id: int = 1, incarnation: int = 1, **fields: Any) -> int:
-        """Register and unfences a broker; gives its epoch."""
+        """Register and unfence a broker. Returns its epoch."""
         epoch = self.register(broker_id, incarnation, **fields)
         assert not self.heartbeat(broker_id).is_fenced
         return epoch
@@ -301,7 +301,7 @@ class Cluster:
         self.replay(FeatureLevelRecord(name="metadata.version", feature_level=metadata_version))
 
     def replay(self, *records: object) -> None:
-        """Replays records as a log gives them back: encoded in the version of the cluster, and decoded."""
+        """Replay records as a log gives them back: encoded in the version of the cluster, and decoded."""
         version = self.image.metadata_version or LATEST
         read_back = [
             decode_record(encode_record(record, record_version_for(type(record), version)))
@@ -311,7 +311,7 @@ class Cluster:
             self.image.replay_batch(read_back, base_offset=self.image.end_offset, epoch=1, timestamp_ms=0)
 
     def apply(self, decision: ControlResult | Iterable[object]) -> object:
-        """Replays what was decided; gives the response, if there is one."""
+        """Replay what was decided. Returns the response, if there is one."""
         if isinstance(decision, ControlResult):
             return response_of(decision, lambda records: self.replay(*records))
         self.replay(*decision)
@@ -381,14 +381,14 @@ class Cluster:
         )
 
     def fence(self, broker_id: int) -> list[object]:
-        """Fence a broker as a lost session does; gives the records about partitions."""
+        """Fence a broker as a lost session does. Returns the records about partitions."""
         records = list(self.transitions.on_broker_fenced(broker_id))
         self.apply(records)
         self.mark(broker_id, fenced=True)
         return records
 
     def unfence(self, broker_id: int) -> list[object]:
-        """Unfences a broker; gives the records about partitions."""
+        """Unfence a broker. Returns the records about partitions."""
         records = list(self.transitions.on_broker_unfenced(broker_id))
         self.mark(broker_id, fenced=False)
         self.apply(records)

@@ -43,7 +43,7 @@ def record(resource_type, name, key, value):
 
 @pytest.fixture
 def result(harness):
-    """Alters one resource of a cluster with broker 1 and topic t; gives error code and message."""
+    """Alter one resource of a cluster with broker 1 and topic t. Returns error code and message."""
     harness.start_broker(1)
     harness.add_topic("t", 1)
 

@@ -58,7 +58,7 @@ def memberships(harness, broker_id=1):
 
 
 def silence(harness, broker_id=1):
-    """Lets the session of one broker expire, and the fencing be decided; slices are not run yet."""
+    """Let the session of one broker expire, and the fencing be decided; slices are not run yet."""
     harness.now_ms += SESSION_MS
     for other in {1, 2, 3} - {broker_id}:
         if not harness.broker(other).fenced:
@@ -68,14 +68,14 @@ def silence(harness, broker_id=1):
 
 
 def next_slice(harness):
-    """Run the next slice, in a later turn if it has to be; gives its records."""
+    """Run the next slice, in a later turn if it has to be. Returns its records."""
     harness.now_ms = max(harness.now_ms, harness.control.deadline_ms)
     harness.replay_result(harness.control.tick(harness.now_ms))
     return harness.records
 
 
 def finish(harness):
-    """Run the slices that are left, a second being ample; gives their records."""
+    """Run the slices that are left, a second being ample. Returns their records."""
     return harness.run_until(harness.now_ms + 1_000)
 
 
@@ -360,7 +360,7 @@ def two_disks(new_harness):
 
 
 def report_lost(harness):
-    """A heartbeat of broker 1, whose first directory is offline; gives the records."""
+    """A heartbeat of broker 1, whose first directory is offline. Returns the records."""
     harness.heartbeat(1, offline_log_dirs=(harness.directory(1, 0),))
     return harness.records
 

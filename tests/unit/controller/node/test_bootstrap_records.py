@@ -36,7 +36,7 @@ ME = UUID("18c84144-6502-49a8-9f28-cc7613f0f26e")
 
 
 def levels(metadata_version: int, **others: int) -> tuple[MetadataRecord, ...]:
-    """Record of feature levels, with those of `others` as `group_version=1`."""
+    """Return records of feature levels, with those of `others` as `group_version=1`."""
     named = {"metadata.version": metadata_version} | {
         name.replace("_", "."): level for name, level in others.items()
     }

@@ -45,7 +45,7 @@ def waiter(end_offset: int = 10, *, broker_id: int | None = BROKER, deadline_ms:
 
 
 def waits_for(wait_for: ResponsesWaitFor, max_ms: int = 500) -> BrokerWaits:
-    """Wait of one policy."""
+    """Return the waits of one policy."""
     return BrokerWaits(ResponsePolicy(wait_for=wait_for, max_ms=max_ms))
 
 

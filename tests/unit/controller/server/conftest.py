@@ -82,7 +82,7 @@ class FakeNode:
         return future
 
     async def requests(self, count: int) -> list[asyncio.Future[Any]]:
-        """Wait for `count` requests; returns their futures, control before raft."""
+        """Wait for `count` requests. Returns their futures, control before raft."""
         while len(self.controls) + len(self.rafts) < count:
             self.arrived.clear()
             await asyncio.wait_for(self.arrived.wait(), HANG_S)

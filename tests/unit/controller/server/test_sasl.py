@@ -58,7 +58,7 @@ async def listen(rig: Any, **changes: Any) -> SaslGate:
 
 
 async def login(client: Any, message: Any = ALICE, *, version: int = 2) -> Any:
-    """Negotiate and authenticate; returns the last response."""
+    """Negotiate and authenticate. Returns the last response."""
     assert (await client.ask(VERSIONS, 4)).error_code is ErrorCode.none
     assert (await client.ask(PLAIN, 1)).error_code is ErrorCode.none
     return await client.ask(message, version)

@@ -54,7 +54,7 @@ class _Api:
 
 
 def _run(work: Callable[[Lease], Awaitable[None]], api: _Api) -> float:
-    """Run some work with a Lease; returns how many seconds it took."""
+    """Run some work with a Lease. Returns how many seconds it took."""
 
     async def run() -> float:
         loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ class Log:
         self.epoch = 1
 
     def append(self, *batch: MetadataRecord) -> int:
-        """Replays one batch; gives the offset after it."""
+        """Replay one batch. Returns the offset after it."""
         self.image.replay_batch(
             batch,
             base_offset=self.image.end_offset,

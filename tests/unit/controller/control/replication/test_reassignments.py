@@ -41,7 +41,7 @@ def decide(cluster, *asked, allow: bool = True):
 
 
 def reassign(cluster, *asked, allow: bool = True) -> list[tuple[ErrorCode, str | None]]:
-    """Decide and replay; gives what was answered for each partition."""
+    """Decide and replay. Returns the result of each partition."""
     response = cluster.apply(decide(cluster, *asked, allow=allow))
     assert response.error_code is ErrorCode.none
     assert response.allow_replication_factor_change is allow
