@@ -6,7 +6,7 @@ kopf and the cache of objects wake the loop. Resources that are being deleted, a
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -84,8 +84,12 @@ class ClusterReconciler:
         shared: Shared,
         runtime: ClusterRuntime,
         infrastructure: KubernetesInfrastructure,
+        *,
+        fill: Callable[[], Awaitable[None]],
     ) -> None:
+        """`fill` waits until all existing objects of the namespace are cached. It raises ApiError."""
         self.key = key
+        self._fill = fill
         self._shared = shared
         self._runtime = runtime
         self._infrastructure = infrastructure
@@ -113,9 +117,25 @@ class ClusterReconciler:
     async def run(self) -> None:
         """Reconciles until it is cancelled."""
         try:
-            await self._guard.run(self._loop.run)
+            await self._guard.run(self._reconcile)
         finally:
             await self._runtime.close()
+
+    async def _reconcile(self) -> None:
+        # Without its pods in the cache, a running cluster would be taken for one that was never started.
+        while not await self._is_filled():
+            pass
+        await self._loop.run()
+
+    async def _is_filled(self) -> bool:
+        """Wait until the cache is filled. Returns False after a time, in which that failed, which is reported."""
+        try:
+            await self._fill()
+        except ApiError as error:
+            log.warning("%s/%s: %s", *self.key, error)
+            await self._report_failure(str(error))
+            return False
+        return True
 
     # The loop's host
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kit.reconciles import shared_parts
+from kit.reconciles import filled, shared_parts
 from quorate_operator.handlers import reconciler as reconciler_module
 from quorate_operator.handlers.reconciler import PROGRESS_INTERVAL_MS, ClusterReconciler
 from quorate_operator.runtime.kubernetes.api import BROKERS, Kind
@@ -33,7 +33,7 @@ async def test_progress_is_written_from_time_to_time(monkeypatch: pytest.MonkeyP
     store = SimpleNamespace(of_cluster=lambda _key: None, put=lambda _body: None)
     shared = shared_parts(api=api, store=store)
     reconciler = ClusterReconciler(
-        ClusterKey("kafka", "quorum"), shared, cast("Any", None), cast("Any", None)
+        ClusterKey("kafka", "quorum"), shared, cast("Any", None), cast("Any", None), fill=filled
     )
 
     async def write(left: int | None) -> int:
