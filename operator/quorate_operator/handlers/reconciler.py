@@ -29,6 +29,7 @@ from quorate_operator.handlers.selection import (
 )
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
 from quorate_operator.handlers.statuses import (
+    UNKNOWN_FIELDS,
     broker_status,
     controller_status,
     failed_status,
@@ -36,6 +37,8 @@ from quorate_operator.handlers.statuses import (
     is_mere_progress,
     overlaid,
     refused_status,
+    unknown_fields_note,
+    with_unknown_fields,
 )
 from quorate_operator.handlers.validation import ValidationResult, validate
 from quorate_operator.models.manifests import ManifestError
@@ -394,7 +397,11 @@ class ClusterReconciler:
                 return  # `desired_state` has reported it
             generation = body["metadata"]["generation"]
             status = overlaid(status, refused_status(message, generation, accepted_spec=spec))
-        await self._write_status(kind, body, status)
+        unknown = self._validation.unknown_of(body)
+        await self._write_status(kind, body, with_unknown_fields(status, unknown))
+        if unknown:
+            note = unknown_fields_note(unknown)
+            await self._shared.events.record(self.key, body, UNKNOWN_FIELDS, note, is_warning=True)
 
     async def _report_failure(self, problem: str) -> None:
         """Report a failure in conditions and on the status page, also if the pass ended before the observation."""
@@ -422,9 +429,16 @@ class ClusterReconciler:
                 await self._write_status(BROKERS, body, status)
 
     async def _write_status(self, kind: Kind, body: Object, status: dict[str, Any]) -> None:
-        written = await self._shared.write_status(
-            kind, body, status, lambda patch: self._is_write_due(body, patch)
-        )
+        try:
+            written = await self._shared.write_status(
+                kind, body, status, lambda patch: self._is_write_due(body, patch)
+            )
+        except ApiError as error:
+            if not error.is_invalid:
+                raise
+            # The definitions are of another release. Steps do not wait for them.
+            log.warning("%s/%s: the status of %s is refused: %s", *self.key, kind.name, error)
+            return
         if written is not None:
             self._shared.store.put(written)
 

@@ -6,7 +6,7 @@ settled before its first node. Lists are bounded, as objects of the API server a
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from quorate_operator.models.base import AnyObject, ClusterId, Model, NodeId, rules
 from quorate_operator.models.listeners import LISTENERS_MAX, ExposureType
@@ -32,6 +32,8 @@ ConditionType = Literal[
 ]
 """Reconciling and Stalled are those of kstatus: Flux and others distinguish a change under way from a stalled one."""
 Message = Annotated[str, Field(max_length=32768)]
+_OPEN = WithJsonSchema({"type": "string", "maxLength": 316})
+"""The schema of a text that the operator chooses: a release newer than the definitions may have further ones."""
 _CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 _BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}
 _BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
@@ -47,7 +49,7 @@ class StatusModel(Model):
 class Condition(StatusModel):
     """A condition, as Kubernetes' own resources have them."""
 
-    type: ConditionType = Field(description="The type of the condition.")
+    type: Annotated[ConditionType, _OPEN] = Field(description="The type of the condition.")
     status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
     observed_generation: int | None = Field(
         default=None, description="The metadata.generation that the condition is based on."
@@ -142,8 +144,8 @@ class ListenerStatus(StatusModel):
     """A listener of a pool of brokers, as clients need it."""
 
     name: str = Field(description="The name of the listener.")
-    protocol: Protocol = Field(description="Its security protocol.")
-    type: ExposureType = Field(description="How it is exposed.")
+    protocol: Annotated[Protocol, _OPEN] = Field(description="Its security protocol.")
+    type: Annotated[ExposureType, _OPEN] = Field(description="How it is exposed.")
     bootstrap_servers: str | None = Field(
         default=None,
         description=(

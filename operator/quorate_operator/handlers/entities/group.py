@@ -33,7 +33,8 @@ from quorate_operator.handlers.entities.statuses import (
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
-from quorate_operator.models.manifests import Entity, ManifestError, load_entity
+from quorate_operator.handlers.statuses import UNKNOWN_FIELDS, unknown_fields_note, with_unknown_fields
+from quorate_operator.models.manifests import Entity, ManifestError, read_entity
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.runtime.kubernetes.api import ApiError, Object
 from quorate_operator.runtime.loop import RequeuePolicy
@@ -72,6 +73,8 @@ class _Member:
     is_cleared: bool = False
     fault: str = ""
     """The fault of the operator in its last pass; empty without one."""
+    unknown: tuple[str, ...] = ()
+    """The paths of fields that this release does not know."""
 
     @property
     def uid(self) -> str:
@@ -385,7 +388,7 @@ class EntityGroup:
     async def _loaded(self, member: _Member) -> _Work | None:
         """Return the resource; None if it is invalid, which is reported."""
         try:
-            resource = load_entity(member.body, f"namespace {self.key.namespace}")
+            served = read_entity(member.body, f"namespace {self.key.namespace}")
         except ManifestError as error:
             if is_deleted(member.body):
                 await self._let_go(member, f"nothing was deleted: {error}")
@@ -394,7 +397,13 @@ class EntityGroup:
             await self._report_failure(member, EntityResult(failure=failure))
             member.due_ms = self._after(self._requeue_policy.asleep_ms)
             return None
-        return _Work(member=member, resource=resource, name=member.handler.name_of(resource))
+        member.unknown = served.unknown
+        if served.unknown:
+            note = unknown_fields_note(served.unknown)
+            await self._shared.events.record(
+                self.key.event_key, member.body, UNKNOWN_FIELDS, note, is_warning=True
+            )
+        return _Work(member=member, resource=served.resource, name=member.handler.name_of(served.resource))
 
     def _after(self, rest_ms: int) -> int:
         """Return when a resource is due again, with jitter, so that not all of them are due at the same time."""
@@ -453,6 +462,7 @@ class EntityGroup:
     async def _report(self, member: _Member, result: EntityResult) -> None:
         """Write the status, if it changes, and set the metric. Raises ApiError."""
         status = entity_status(result, member.body["metadata"]["generation"])
+        status = with_unknown_fields(status, member.unknown)
         written = await self._shared.write_status(member.handler.kind, member.body, status)
         if written is not None and written["metadata"]["uid"] == member.uid:
             # Only the status is taken over: a spec that has changed meanwhile comes with an event of its own.

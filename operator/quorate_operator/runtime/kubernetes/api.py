@@ -82,6 +82,11 @@ class ApiError(Exception):
         return self.status == 409
 
     @property
+    def is_invalid(self) -> bool:
+        """The object does not match its definition."""
+        return self.status == 422
+
+    @property
     def is_of_terminating_namespace(self) -> bool:
         """Nothing can be created, because the namespace is being deleted."""
         return _TERMINATING in self.causes

@@ -13,6 +13,7 @@ from prometheus_client import generate_latest
 from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
 from quorate_operator.entities.plan import Change, EntityPlan
+from quorate_operator.handlers.dropped_statuses import DroppedStatuses
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
 from quorate_operator.handlers.entities.kind_handlers import Seen, TopicHandler, uid_of
@@ -140,7 +141,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.server, self.handler, self.events = ModelServer(), ModelHandler(), EventLog()
-        self.shared = shared_parts(api=self.server, events=self.events)
+        self.shared = shared_parts(dropped=DroppedStatuses(retry_s=0), api=self.server, events=self.events)
         self.target = REACHED
         self.now_ms = 0
         self.is_reachable = True
