@@ -197,10 +197,19 @@ def _no_configuration(reason: str) -> ApiError:
 
 
 class KubernetesApi:
-    """The requests. Close it. `field_manager` owns what is written."""
+    """The requests. Close it. `field_manager` owns what is written.
+
+    With `is_strict`, a write with fields that the API server does not know is refused; without, they are dropped, as
+    the operator needs it beside older definitions.
+    """
 
     def __init__(
-        self, settings: Configuration, *, field_manager: str = FIELD_MANAGER, user_agent: str = USER_AGENT
+        self,
+        settings: Configuration,
+        *,
+        field_manager: str = FIELD_MANAGER,
+        user_agent: str = USER_AGENT,
+        is_strict: bool = False,
     ) -> None:
         self.reachability = Reachability()
         self._client = ApiClient(settings)
@@ -210,7 +219,7 @@ class KubernetesApi:
         for client in (self._client, self._watching):
             client.user_agent = user_agent
         self._opening = asyncio.Semaphore(OPENING_WATCHES_MAX)
-        self._manager = {"fieldManager": field_manager}
+        self._manager = {"fieldManager": field_manager} | ({"fieldValidation": "Strict"} if is_strict else {})
         self._terminating: dict[str, float] = {}
 
     @classmethod
