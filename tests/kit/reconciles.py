@@ -43,6 +43,10 @@ class EventLog:
         pass
 
 
+async def filled() -> None:
+    """A cache that has all objects."""
+
+
 def shared_parts(**parts: Any) -> Shared:
     """The parts of an operator process; without an `api`, no request may be made."""
     defaults: dict[str, Any] = {

@@ -1,15 +1,18 @@
 """The operator's health and metrics over HTTP: /healthz, /readyz, /metrics."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from aiohttp import web
 from prometheus_client import generate_latest
 from quorate_protocol.bounded_http.server import CachedPage, HttpServer
 
 from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.runtime.kubernetes.api import ApiError, KubernetesApi
+from quorate_operator.runtime.kubernetes.reachability import Reachability
 from quorate_operator.web.limits import LimitLog
 
 BEAT_S = 1.0
@@ -17,6 +20,10 @@ BEAT_AGE_S_MAX = 30.0
 """Event-loop lag after which liveness fails."""
 PASS_AGE_S_MAX = 300.0
 """Observing a cluster takes seconds; each request is bounded."""
+UNREAD_S_MAX = 60.0
+"""Readiness is lost when the API server has answered no request for longer than this."""
+PROBE_INTERVAL_S = 15.0
+"""An API server that nothing was requested from for this time is requested, so that its absence is noticed."""
 
 
 class Liveness:
@@ -29,6 +36,7 @@ class Liveness:
         """By pass: a cluster that is created again may be observed before its last pass has ended."""
         self._faults: dict[object, str] = {}
         self.is_ready = False
+        self.reachability = Reachability(clock)
 
     async def run(self) -> None:
         while True:
@@ -69,9 +77,29 @@ class Liveness:
         ]
         return f"passes do not end: {', '.join(stuck)}" if stuck else None
 
+    def unreadiness(self) -> str | None:
+        """Return why the operator can't do its work, or None."""
+        if not self.is_ready:
+            return "starting"
+        unread_s = self.reachability.unread_s
+        if unread_s <= UNREAD_S_MAX:
+            return None
+        return f"the API server has answered no request for {unread_s:.0f} s: {self.reachability.problem}"
+
+
+async def probe(api: KubernetesApi) -> None:
+    """Request something now and then, until cancelled. `Reachability` counts what fails."""
+    while True:
+        if api.reachability.quiet_s >= PROBE_INTERVAL_S:
+            with suppress(ApiError):
+                await api.probe()
+        await asyncio.sleep(PROBE_INTERVAL_S * random.uniform(0.5, 1.0))
+
 
 def health_server(liveness: Liveness, metrics: OperatorMetrics) -> HttpServer:
-    """Serve /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease; /metrics for Prometheus."""
+    """Serve /healthz: nothing is stuck; /readyz: it reconciles or waits for the Lease, and the API server answers;
+    /metrics for Prometheus.
+    """
     page = CachedPage(lambda: generate_latest(metrics.registry), time.monotonic)
 
     async def live(_: web.Request) -> web.Response:
@@ -80,9 +108,8 @@ def health_server(liveness: Liveness, metrics: OperatorMetrics) -> HttpServer:
         return web.Response(text=f"{text}\n", status=503 if fault else 200)
 
     async def ready(_: web.Request) -> web.Response:
-        return web.Response(
-            text="ok\n" if liveness.is_ready else "starting\n", status=200 if liveness.is_ready else 503
-        )
+        reason = liveness.unreadiness()
+        return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
     async def scrape(_: web.Request) -> web.Response:
         return web.Response(body=page.get(), headers={"Content-Type": "text/plain; version=0.0.4"})

@@ -5,14 +5,16 @@ these would write into each object.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import timedelta
+from itertools import chain, repeat
 from typing import Any, Protocol
 
 import kopf
 
 from quorate_operator.handlers.cluster_registry import Clusters
 from quorate_operator.handlers.entities.registry import Entities
+from quorate_operator.handlers.kopf_login import login
 from quorate_operator.handlers.resources import KOPF_PREFIX
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.resources.names import FINALIZER
@@ -34,11 +36,28 @@ DELETION_PAUSE_S = 0.1
 LONG_DELETION_S = 120.0
 """After this time, as when a pool is drained, the pauses are LONG_PAUSE_S: each attempt writes an annotation."""
 LONG_PAUSE_S = 20.0
-WORKERS_MAX = 64
+BACKOFFS_S = (1, 1, 2, 3, 5, 8, 13)
+"""The pauses after failed requests of kopf. The next ones are BACKOFF_S_MAX, without an end."""
+BACKOFF_S_MAX = 30
 DELETION_ID = "deletion"
 """The id of the deletion handler, and the name of the annotation with its attempts: Kubernetes must accept it."""
+LAST_HANDLED = f"{KOPF_PREFIX}/last-handled"
+"""The annotation in which earlier releases stored a copy of the spec. It is removed."""
 EXIT_TIMEOUT_S = 25.0
 """kopf kills this process after this time, which is less than the grace period of its pod."""
+
+
+class NothingLastHandled(kopf.DiffBaseStorage):
+    """Stores no copy of a resource beside it: no handler asks what has changed, and a spec may be large.
+
+    For kopf, each resource is as it was handled last.
+    """
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return self.build(body=body)
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        pass
 
 
 def settings_of(*, cluster_wide: bool, selector: LabelSelector = EVERYTHING) -> kopf.OperatorSettings:
@@ -53,13 +72,14 @@ def settings_of(*, cluster_wide: bool, selector: LabelSelector = EVERYTHING) -> 
     settings.watching.connect_timeout = 30
     settings.watching.inactivity_timeout = 70
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
-    settings.queueing.worker_limit = WORKERS_MAX
+    # A resource occupies a worker as long as its deletion waits: with a limit, others would never be handled.
+    settings.queueing.worker_limit = None
+    # kopf would end with the first namespace that it may not read any more.
+    settings.networking.error_backoffs = _Backoffs()
     settings.posting.enabled = False
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=KOPF_PREFIX)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
-        prefix=KOPF_PREFIX, key="last-handled"
-    )
+    settings.persistence.diffbase_storage = NothingLastHandled()
     settings.process.ultimate_exiting_timeout = EXIT_TIMEOUT_S
     if selector:
         settings.watching.label_selectors[CONTROLLERS.api_version.split("/")[0], kopf.EVERYTHING] = str(
@@ -68,6 +88,13 @@ def settings_of(*, cluster_wide: bool, selector: LabelSelector = EVERYTHING) -> 
     # Without the rights to list CustomResourceDefinitions and namespaces, which a namespaced install lacks.
     settings.scanning.disabled = not cluster_wide
     return settings
+
+
+class _Backoffs:
+    """The pauses between attempts of a request. Each request iterates over them from the beginning."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain(BACKOFFS_S, repeat(BACKOFF_S_MAX))
 
 
 class Reconciles(Protocol):
@@ -85,9 +112,7 @@ class Reconciles(Protocol):
 
 def registry_of(clusters: Clusters, entities: Entities) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
-    # kopf reads these files by itself; it does not support `kubernetes.aio`.
-    kopf.on.login(registry=registry)(kopf.login_with_service_account)
-    kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
+    kopf.on.login(registry=registry)(login)
 
     async def resync(namespace: str | None, name: str | None, body: kopf.Body, **_: Any) -> None:
         is_quorum = body["kind"] == CONTROLLERS.name
@@ -114,8 +139,10 @@ def _watch(
     registry: kopf.OperatorRegistry, kind: Kind, reconciles: Reconciles, *, waits_for: str, **options: Any
 ) -> None:
 
-    async def changed(event: kopf.RawEvent, **_: Any) -> None:
+    async def changed(event: kopf.RawEvent, patch: kopf.Patch, **_: Any) -> None:
         body: Object = dict(event["object"])
+        if event["type"] != "DELETED" and LAST_HANDLED in (body["metadata"].get("annotations") or {}):
+            patch.metadata.annotations[LAST_HANDLED] = None
         if event["type"] == "DELETED":
             reconciles.gone(body)
         else:

@@ -60,6 +60,17 @@ class OperatorMetrics:
             "quorate_leader", "1 in the replica that reconciles, 0 in one that waits.", registry=self.registry
         )
 
+        self.unread = Gauge(
+            "quorate_api_server_unread_seconds",
+            "Time since which the API server has answered no request of the operator, 0 while it answers.",
+            registry=self.registry,
+        )
+        self.unlisted = Gauge(
+            "quorate_unlisted_kinds",
+            "Kinds of objects that the operator can't list, counted in each watched namespace.",
+            registry=self.registry,
+        )
+
     def http_limit_counter(self, server: str) -> Callable[[HttpLimit], None]:
         """Return what counts a limit that one of the operator's HTTP servers applied."""
         return lambda limit: self.http_limits.labels(server, limit.value).inc()

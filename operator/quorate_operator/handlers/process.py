@@ -23,7 +23,7 @@ from quorate_operator.handlers.entities.kind_handlers import (
 from quorate_operator.handlers.entities.registry import Entities
 from quorate_operator.handlers.entities.targets import Targets
 from quorate_operator.handlers.events import EventRecorder
-from quorate_operator.handlers.health import Liveness, health_server, served
+from quorate_operator.handlers.health import Liveness, health_server, probe, served
 from quorate_operator.handlers.kopf_handlers import run_kopf
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.reconciler import ClusterReconciler
@@ -95,6 +95,8 @@ async def run_operator(options: OperatorOptions) -> None:
     async with AsyncExitStack() as stack:
         api = await KubernetesApi.connect()
         stack.push_async_callback(api.close)
+        liveness.reachability = api.reachability
+        metrics.unread.set_function(lambda: api.reachability.unread_s)
         snapshots = SnapshotRegistry()
         if options.listen is not None:
             await stack.enter_async_context(served(health_server(liveness, metrics), *options.listen))
@@ -125,7 +127,7 @@ async def run_operator(options: OperatorOptions) -> None:
                 (options.images.quorate, options.images.kafka, options.images.lake)
             ),
         )
-        work = [liveness.run(), _lead(options, shared, stop)]
+        work = [liveness.run(), probe(api), _lead(options, shared, stop)]
         await _until_stopped(work, stop)
 
 
@@ -148,6 +150,7 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
                 "%s waits for the Lease %s/%s", options.identity, options.lease_namespace, options.lease_name
             )
             await lease.acquire()
+            shared.liveness.is_ready = False  # until it reconciles
             stack.push_async_callback(lease.release)
             work.append(lease.renew())
         log.info("%s leads", options.identity)
@@ -163,19 +166,15 @@ async def _lead(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -
 async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio.Event) -> None:
     cache = ObjectCache()
     targets = Targets(shared.api, shared.store, shared.snapshots, shared.selector, shared.policy)
-    clusters = Clusters(shared, partial(_reconciler, cache, options, targets))
+    watcher = Watcher(shared.api, cache, options.namespaces, shared.metrics.unlisted.set)
+    clusters = Clusters(shared, partial(_reconciler, cache, watcher, options=options, targets=targets))
     handlers: list[KindHandler] = [TopicHandler(), UserHandler(shared.api), RebalanceHandler()]
     entities = Entities(shared, targets, handlers, drift_interval_s=options.drift_interval_s)
     cache.on_change(clusters.wake)
-    watcher = Watcher(shared.api, cache, options.namespaces)
     ready = asyncio.Event()
-
-    async def handle() -> None:
-        # No cluster is reconciled before all existing objects are cached.
-        await watcher.wait_filled()
-        await run_kopf(
-            clusters, entities, options.namespaces, selector=options.selector, ready=ready, stop=stop
-        )
+    handle = run_kopf(
+        clusters, entities, options.namespaces, selector=options.selector, ready=ready, stop=stop
+    )
 
     async def report_ready() -> None:
         await ready.wait()
@@ -184,13 +183,19 @@ async def _reconcile_all(options: OperatorOptions, shared: Shared, stop: asyncio
         await stop.wait()
 
     try:
-        await _until_stopped([watcher.run(), handle(), report_ready()], stop)
+        await _until_stopped([watcher.run(), handle, report_ready()], stop)
     finally:
         await asyncio.gather(clusters.close(), entities.close())
 
 
 def _reconciler(
-    cache: ObjectCache, options: OperatorOptions, targets: Targets, key: ClusterKey, shared: Shared
+    cache: ObjectCache,
+    watcher: Watcher,
+    key: ClusterKey,
+    shared: Shared,
+    *,
+    options: OperatorOptions,
+    targets: Targets,
 ) -> ClusterReconciler:
     infrastructure = KubernetesInfrastructure(
         shared.api,
@@ -205,7 +210,8 @@ def _reconciler(
     targets.put(key, infrastructure)
     gateway = KafkaGateway(infrastructure.security_of)
     runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.liveness.pass_of, key))
-    return ClusterReconciler(key, shared, runtime, infrastructure)
+    fill = partial(watcher.fill, key.namespace)
+    return ClusterReconciler(key, shared, runtime, infrastructure, fill=fill)
 
 
 async def _until_stopped(work: Collection[Coroutine[Any, Any, None]], stop: asyncio.Event) -> None:

@@ -6,7 +6,7 @@ kopf and the cache of objects wake the loop. Resources that are being deleted, a
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -29,6 +29,7 @@ from quorate_operator.handlers.selection import (
 )
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
 from quorate_operator.handlers.statuses import (
+    UNKNOWN_FIELDS,
     broker_status,
     controller_status,
     failed_status,
@@ -36,6 +37,8 @@ from quorate_operator.handlers.statuses import (
     is_mere_progress,
     overlaid,
     refused_status,
+    unknown_fields_note,
+    with_unknown_fields,
 )
 from quorate_operator.handlers.validation import ValidationResult, named, validate
 from quorate_operator.models.manifests import ManifestError
@@ -82,8 +85,12 @@ class ClusterReconciler:
         shared: Shared,
         runtime: ClusterRuntime,
         infrastructure: KubernetesInfrastructure,
+        *,
+        fill: Callable[[], Awaitable[None]],
     ) -> None:
+        """`fill` waits until all existing objects of the namespace are cached. It raises ApiError."""
         self.key = key
+        self._fill = fill
         self._shared = shared
         self._runtime = runtime
         self._infrastructure = infrastructure
@@ -111,9 +118,25 @@ class ClusterReconciler:
     async def run(self) -> None:
         """Reconcile until it is cancelled."""
         try:
-            await self._guard.run(self._loop.run)
+            await self._guard.run(self._reconcile)
         finally:
             await self._runtime.close()
+
+    async def _reconcile(self) -> None:
+        # Without its pods in the cache, a running cluster would be taken for one that was never started.
+        while not await self._is_filled():
+            pass
+        await self._loop.run()
+
+    async def _is_filled(self) -> bool:
+        """Wait until the cache is filled. Returns False after a time, in which that failed, which is reported."""
+        try:
+            await self._fill()
+        except ApiError as error:
+            log.warning("%s/%s: %s", *self.key, error)
+            await self._report_failure(str(error))
+            return False
+        return True
 
     # The loop's host
 
@@ -376,7 +399,11 @@ class ClusterReconciler:
             reason = self._validation.reason_of(named(body))
             refused = refused_status(message, generation, accepted_spec=spec, reason=reason)
             status = overlaid(status, refused)
-        await self._write_status(kind, body, status)
+        unknown = self._validation.unknown_of(body)
+        await self._write_status(kind, body, with_unknown_fields(status, unknown))
+        if unknown:
+            note = unknown_fields_note(unknown)
+            await self._shared.events.record(self.key, body, UNKNOWN_FIELDS, note, is_warning=True)
 
     async def _report_failure(self, problem: str) -> None:
         """Report a failure in conditions and on the status page, also if the pass ended before the observation."""
@@ -404,9 +431,16 @@ class ClusterReconciler:
                 await self._write_status(BROKERS, body, status)
 
     async def _write_status(self, kind: Kind, body: Object, status: dict[str, Any]) -> None:
-        written = await self._shared.write_status(
-            kind, body, status, lambda patch: self._is_write_due(body, patch)
-        )
+        try:
+            written = await self._shared.write_status(
+                kind, body, status, lambda patch: self._is_write_due(body, patch)
+            )
+        except ApiError as error:
+            if not error.is_invalid:
+                raise
+            # The definitions are of another release. Steps do not wait for them.
+            log.warning("%s/%s: the status of %s is refused: %s", *self.key, kind.name, error)
+            return
         if written is not None:
             self._shared.store.put(written)
 

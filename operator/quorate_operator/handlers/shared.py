@@ -3,15 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from quorate_operator import clock
+from quorate_operator.handlers.dropped_statuses import DroppedStatuses
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Liveness
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.resources import ResourceStore
-from quorate_operator.handlers.statuses import merged_status
+from quorate_operator.handlers.statuses import merged_status, without_watermark
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind, KubernetesApi, Object
@@ -56,6 +57,7 @@ class Shared:
     """The labels of the resources that are reconciled."""
     policy: TenantPolicy = DEFAULT_POLICY
     """What the owners of resources may ask for."""
+    dropped: DroppedStatuses = field(default_factory=DroppedStatuses)
 
     async def write_status(
         self,
@@ -74,15 +76,30 @@ class Shared:
             reason = "" if ready["status"] == "True" else str(ready["reason"])
             self.metrics.set_state(kind.name, namespace, name, reason)
         now = iso_time(clock.now_ms())
-        patch = merged_status(body.get("status") or {}, status, now)
-        if patch is None or not is_due(patch):
+        uid, before = str(body["metadata"]["uid"]), body.get("status") or {}
+        patch = merged_status(before, status, now)
+        sent = without_watermark(status)
+        if patch is None or not is_due(patch) or self.dropped.is_known(uid, sent, before):
             return None
         try:
-            return await self.api.merge(kind, namespace, name, {"status": patch}, subresource="status")
+            written = await self.api.merge(kind, namespace, name, {"status": patch}, subresource="status")
         except ApiError as error:
-            if not error.is_missing:
-                raise
-            return None
+            if error.is_missing:
+                return None
+            if error.is_invalid:
+                self.dropped.put(uid, sent, before)
+            raise
+        stored = written.get("status") or {}
+        if merged_status(stored, status, now) is None:
+            self.dropped.forget(uid)
+        elif self.dropped.put(uid, sent, stored):
+            log.warning(
+                "%s %s/%s: parts of its status are not stored: the definitions are of an older release",
+                kind.name,
+                namespace,
+                name,
+            )
+        return written
 
     async def step_started(self, subject: Subject, step: object, note: str) -> None:
         name = type(step).__name__

@@ -46,7 +46,9 @@ _WITH_PROGRESS = ("Progressing", "Reconciling")
 _REQUESTED = frozenset({PAUSED, RESTART_SKIPPED})
 """The codes of refusals that the user requested."""
 _NAMED_MAX = 10
-"""How many nodes a message names."""
+"""How many nodes or fields a message names."""
+UNKNOWN_FIELDS = "UnknownFields"
+"""The reason of Events about fields that the installed definitions have, and this release does not know."""
 
 
 class Condition(NamedTuple):
@@ -158,6 +160,28 @@ def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, An
     return {**status, **part, "conditions": [*part["conditions"], *others]}
 
 
+def with_unknown_fields(status: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """Return a status whose condition Ready also names the fields that this release does not know."""
+    note = unknown_fields_note(fields)
+    return {
+        **status,
+        "conditions": [
+            {**condition, "message": "; ".join(part for part in (condition["message"], note) if part)}
+            if condition["type"] == "Ready"
+            else condition
+            for condition in status["conditions"]
+        ],
+    }
+
+
+def unknown_fields_note(fields: Sequence[str]) -> str:
+    """Return a text about fields that this release does not know; empty without any."""
+    if not fields:
+        return ""
+    named = ", ".join(fields[:_NAMED_MAX]) + (", ..." if len(fields) > _NAMED_MAX else "")
+    return f"not used, because this release of the operator does not know them: {named}"
+
+
 def failed_status(problem: str, generation: int) -> dict[str, Any]:
     """Return the part of a status that says that observing or a step failed; the rest of the status stays.
 
@@ -188,7 +212,7 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
     target = {**new, "conditions": conditions}
     if target.get("clusterId") is None:
         target.pop("clusterId", None)
-    if _without_watermark(target) == _without_watermark(
+    if without_watermark(target) == without_watermark(
         {key: value for key, value in before.items() if key in target}
     ):
         return None
@@ -469,7 +493,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _without_progress(status: Mapping[str, Any]) -> dict[str, Any]:
-    kept = _without_watermark(status)
+    kept = without_watermark(status)
     kept["plan"] = [_without(step, "reason", "waitsFor") for step in kept.get("plan") or ()]
     kept["brokers"] = [_without(broker, "replicas") for broker in kept.get("brokers") or ()]
     kept["voters"] = [_without(voter, "lag") for voter in kept.get("voters") or ()]
@@ -484,7 +508,8 @@ def _without(item: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in item.items() if key not in names}
 
 
-def _without_watermark(status: Mapping[str, Any]) -> dict[str, Any]:
+def without_watermark(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status without the high watermark, whose change alone is not written."""
     kept = {key: value for key, value in status.items() if value is not None}
     if quorum := kept.get("quorum"):
         kept["quorum"] = {key: value for key, value in quorum.items() if key != "highWatermark"}

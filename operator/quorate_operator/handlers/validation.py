@@ -8,13 +8,13 @@ before the policy changed.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from quorate_operator.handlers.resources import ClusterResources
 from quorate_operator.models.base import ANNOTATION_RECOVER
 from quorate_operator.models.hosts import TemplateError
-from quorate_operator.models.manifests import ManifestError, Manifests, joined, load_object
+from quorate_operator.models.manifests import ManifestError, Manifests, joined, read_object
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.models.tenant_checks import pool_refusals
 from quorate_operator.models.tenant_policy import DEFAULT_POLICY, NOT_ALLOWED, TenantPolicy
@@ -46,6 +46,8 @@ class ValidationResult:
     accepted: Accepted
     refused: Mapping[Named, str]
     """The messages of refused resources. A refused resource is used as it was last accepted, if it ever was."""
+    unknown: Mapping[Named, tuple[str, ...]] = field(default_factory=dict)
+    """The paths of fields that this release does not know, and does not use."""
     not_allowed: frozenset[Named] = frozenset()
     """The refused resources whose present spec is valid, and not allowed by the tenants' policy."""
 
@@ -55,6 +57,9 @@ class ValidationResult:
 
     def refusal_of(self, body: Object) -> str | None:
         return self.refused.get(named(body))
+
+    def unknown_of(self, body: Object) -> tuple[str, ...]:
+        return self.unknown.get(named(body), ())
 
     def spec_of(self, body: Object) -> Spec | None:
         """Return the spec with which the resource is used, which is an earlier one if it is refused, or None."""
@@ -87,6 +92,7 @@ class _Validator:
         self._quorum = resources.quorum
         self._before = before
         self._policy = policy
+        self._unknown: dict[Named, tuple[str, ...]] = {}
         leaving = frozenset() if resources.is_deleted else resources.ended_pools
         self._bodies = [
             body
@@ -100,7 +106,9 @@ class _Validator:
         except ManifestError:
             return self._judged_one_by_one()
         accepted = {body["metadata"]["uid"]: body["spec"] for body in (self._quorum, *self._bodies)}
-        return ValidationResult(manifests=manifests, accepted=accepted, refused={})
+        return ValidationResult(
+            manifests=manifests, accepted=accepted, refused={}, unknown=self._unknown_fields()
+        )
 
     def _judged_one_by_one(self) -> ValidationResult:
         refused: dict[Named, str] = {}
@@ -140,7 +148,11 @@ class _Validator:
                 accepted[_uid(body)] = body["spec"]
         manifests = self._joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name))
         return ValidationResult(
-            manifests=manifests, accepted=accepted, refused=refused, not_allowed=frozenset(not_allowed)
+            manifests=manifests,
+            accepted=accepted,
+            refused=refused,
+            unknown=self._unknown_fields(),
+            not_allowed=frozenset(not_allowed),
         )
 
     def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
@@ -182,6 +194,9 @@ class _Validator:
             raise ManifestError(f"{self._source}: KafkaBroker {name}: spec.nodeIds: none were chosen yet")
         return pool
 
+    def _unknown_fields(self) -> Mapping[Named, tuple[str, ...]]:
+        return {named: fields for named, fields in self._unknown.items() if fields}
+
     def _loaded(self, body: Object) -> Resource:
         name = body["metadata"]["name"]
         if body is not self._quorum and name in self._resources.namesakes:
@@ -189,12 +204,13 @@ class _Validator:
                 f"{self._source}: KafkaBroker {name}: metadata.name: {name!r}: is the name of a KafkaController, "
                 "whose Services and pods are called like this; a pool needs another name"
             )
-        loaded = load_object(body, self._source)
+        served = read_object(body, self._source)
+        self._unknown[named(body)] = served.unknown
         found = pool_refusals(body.get("spec") or {}, self._policy)
         if found:
             label = f"{self._source}: {body['kind']} {name}"
             raise _NotAllowedError("\n".join(f"{label}: {refused}" for refused in found))
-        return loaded
+        return served.resource
 
     def _kept(self, body: Object) -> Resource | None:
         """Return a resource with the spec that was accepted before and its present metadata; None without one."""

@@ -1,4 +1,8 @@
-"""Reads manifests from YAML. Errors name the field as in the file, the value, and what is allowed."""
+"""Reads manifests from YAML and from the API server. Errors name the field, the value, and what is allowed.
+
+In a file, an unknown field is a typo and is refused. In an object of the API server it is none: the definitions that
+are installed have it, because they are of a newer release than this process. It is ignored, and reported.
+"""
 
 import dataclasses
 import io
@@ -6,7 +10,7 @@ import types
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -33,6 +37,8 @@ from quorate_operator.models.v1alpha1 import (
 
 DOCUMENTS_MAX = 100
 _ID_DIGITS_MAX = 10
+_UNKNOWN = "extra_forbidden"
+"""pydantic's type of the fault of a field that a model does not have."""
 _METADATA = frozenset(Metadata.model_fields)
 
 Entity = KafkaTopic | KafkaUser | KafkaRebalance
@@ -101,14 +107,53 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served(Generic[_Kind]):
+    """An object of the API server, and the paths of its fields that the models do not know.
+
+    They come from definitions of another release: the API server refuses or drops what its definitions do not have.
+    """
+
+    resource: _Kind
+    unknown: tuple[str, ...] = ()
+
+
 def load_object(body: Mapping[str, Any], source: str) -> Resource:
-    """Return the model of an object of the API server, without server-side fields. Raises ManifestError."""
-    return _load_resource(_without_servers_part(body, source), source, KINDS)
+    """Return the model of an object of the API server, without server-side fields and fields that it does not know.
+
+    Raises ManifestError.
+    """
+    return read_object(body, source).resource
 
 
 def load_entity(body: Mapping[str, Any], source: str) -> Entity:
     """As `load_object`, for entities in a Kafka cluster. Raises ManifestError."""
-    return _load_resource(_without_servers_part(body, source), source, ENTITIES)
+    return read_entity(body, source).resource
+
+
+def read_object(body: Mapping[str, Any], source: str) -> Served[Resource]:
+    """As `load_object`, with the unknown fields."""
+    return _read_served(_without_servers_part(body, source), source, KINDS)
+
+
+def read_entity(body: Mapping[str, Any], source: str) -> Served[Entity]:
+    """As `load_entity`, with the unknown fields."""
+    return _read_served(_without_servers_part(body, source), source, ENTITIES)
+
+
+def _read_served(document: object, where: str, kinds: Mapping[str, type[_Kind]]) -> Served[_Kind]:
+    model, label = _model_of(document, where, kinds)
+    try:
+        return Served(resource=model.model_validate(document))
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        unknown = [_path_of(fault["loc"]) for fault in faults if fault["type"] == _UNKNOWN]
+        if not unknown:
+            raise _manifest_error(error, label, model) from error
+    try:
+        return Served(resource=model.model_validate(document, extra="ignore"), unknown=tuple(unknown))
+    except ValidationError as error:
+        raise _manifest_error(error, label, model) from error
 
 
 def _without_servers_part(body: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -306,6 +351,15 @@ def _load_documents(text: str, source: str) -> Iterator[Resource | _NamedSecret]
 
 
 def _load_resource(document: object, where: str, kinds: Mapping[str, type[_Kind]]) -> _Kind:
+    model, label = _model_of(document, where, kinds)
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise _manifest_error(error, label, model) from error
+
+
+def _model_of(document: object, where: str, kinds: Mapping[str, type[_Kind]]) -> tuple[type[_Kind], str]:
+    """Return the model of a document, and what names the document in errors. Raises ManifestError."""
     if not isinstance(document, dict):
         raise ManifestError(f"{where}: must be a mapping with apiVersion, kind, metadata and spec")
     kind = document.get("kind")
@@ -318,15 +372,16 @@ def _load_resource(document: object, where: str, kinds: Mapping[str, type[_Kind]
         )
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    label = f"{where}: {kind} {name}" if isinstance(name, str) else f"{where}: {kind}"
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        faults = error.errors(include_url=False)
-        lines = [
+    return model, f"{where}: {kind} {name}" if isinstance(name, str) else f"{where}: {kind}"
+
+
+def _manifest_error(error: ValidationError, label: str, model: type[BaseModel]) -> ManifestError:
+    faults = error.errors(include_url=False)
+    return ManifestError(
+        "\n".join(
             f"{label}: {_explain(fault, model)}" for fault in faults if not _is_consequence(fault, faults)
-        ]
-        raise ManifestError("\n".join(lines)) from error
+        )
+    )
 
 
 def _is_consequence(fault: ErrorDetails, faults: Sequence[ErrorDetails]) -> bool:

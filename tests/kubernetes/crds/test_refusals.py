@@ -528,12 +528,12 @@ REBALANCES: list[tuple[dict[str, Any], str, str]] = [
 def test_what_can_not_be_is_refused(
     api: Api, namespace: str, kind: str, spec: Object, words: list[str]
 ) -> None:
-    """A message names the field and what is allowed; the models refuse it too."""
+    """A message names the field and what is allowed; so do models, but for unknown fields."""
     item = resource(kind, spec=spec)
     response = api.create(namespace, item)
     assert response.status in (400, 422), response.body
     assert [word for word in words if word not in response.message] == [], response.message
-    if spec not in STRICTER_HERE:
+    if spec not in STRICTER_HERE and not words[0].startswith("unknown field"):
         with pytest.raises(ManifestError):
             (load_entity if kind in ENTITIES else load_object)(item, "here")
 

@@ -34,7 +34,8 @@ from quorate_operator.handlers.entities.statuses import (
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
-from quorate_operator.models.manifests import ManifestError, load_entity
+from quorate_operator.handlers.statuses import UNKNOWN_FIELDS, unknown_fields_note, with_unknown_fields
+from quorate_operator.models.manifests import ManifestError, read_entity
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.models.tenant_policy import NOT_ALLOWED
 from quorate_operator.runtime.kubernetes.api import ApiError, Object
@@ -411,7 +412,7 @@ class EntityGroup:
         """Return the resource; None if it is invalid or not allowed, which is reported."""
         reason, message = NOT_ALLOWED, self._targets.refusal_of(member.body)
         try:
-            resource = load_entity(member.body, f"namespace {self.key.namespace}")
+            served = read_entity(member.body, f"namespace {self.key.namespace}")
         except ManifestError as error:
             reason, message = INVALID_MANIFEST, str(error)
         if message is not None:
@@ -424,7 +425,13 @@ class EntityGroup:
                 await self._warn(member, reason, message)
             member.due_ms = self._after(self._requeue_policy.asleep_ms)
             return None
-        return Work(member=member, resource=resource, name=member.handler.name_of(resource))
+        member.unknown = served.unknown
+        if served.unknown:
+            note = unknown_fields_note(served.unknown)
+            await self._shared.events.record(
+                self.key.event_key, member.body, UNKNOWN_FIELDS, note, is_warning=True
+            )
+        return Work(member=member, resource=served.resource, name=member.handler.name_of(served.resource))
 
     def _after(self, rest_ms: int) -> int:
         """Return when a resource is due again, with jitter, so that not all of them are due at the same time."""
@@ -483,6 +490,7 @@ class EntityGroup:
     async def _report(self, member: Member, result: EntityResult) -> None:
         """Write the status, if it changes, and set the metric. Raises ApiError."""
         status = entity_status(result, member.body["metadata"]["generation"])
+        status = with_unknown_fields(status, member.unknown)
         written = await self._shared.write_status(member.handler.kind, member.body, status)
         if written is not None and written["metadata"]["uid"] == member.uid:
             # Only the status is taken over: a spec that has changed meanwhile comes with an event of its own.

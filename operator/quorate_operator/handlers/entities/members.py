@@ -28,6 +28,8 @@ class Member:
     is_cleared: bool = False
     fault: str = ""
     """The fault of the operator in its last pass; empty without one."""
+    unknown: tuple[str, ...] = ()
+    """The paths of fields that this release does not know."""
 
     @property
     def uid(self) -> str:

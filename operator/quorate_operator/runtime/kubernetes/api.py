@@ -3,12 +3,18 @@
 It uses `kubernetes.aio` for kubeconfigs, service accounts and the renewal of tokens (ADR 16). Objects are dicts:
 the builders make them, and the API server checks them. Each request has a time limit. Nothing is retried here: the
 reconcile loop looks again, and a person runs the command again.
+
+A watch occupies its connection for minutes, a request for milliseconds. So each has connections of its own: the
+number of those for requests is limited, that of those for watches is not.
 """
 
+import asyncio
+import copy
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
@@ -17,6 +23,8 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
+
+from quorate_operator.runtime.kubernetes.reachability import Reachability
 
 Object = dict[str, Any]
 """An object of the API, as JSON has it."""
@@ -30,12 +38,21 @@ WATCH_TIMEOUT_S = 300
 WATCH_SILENCE_S = 70.0
 """Silence after which a watch is considered broken: bookmarks come each minute."""
 CONNECTIONS_MAX = 64
+"""Connections of one client for requests. Watches have others."""
+OPENING_WATCHES_MAX = 16
+"""How many watches are being opened at the same time, so that those of many namespaces are no burst."""
+USER_AGENT = f"quorate-operator/{version_of('quorate')}"
 KUBECONFIG_DEFAULT = "~/.kube/config"
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
 """The maximum size of one event of a watch, larger than any object that etcd can hold."""
+TERMINATING_AGE_S_MAX = 60.0
+"""How long a refusal to create objects in a namespace is taken to hold: a namespace of its name may be created."""
 TEXT_SHOWN_MAX = 200
 """How many characters of an invalid response an error quotes."""
 
+_UNAVAILABLE = (401, 429)
+"""Statuses below 500 with which an API server does not serve a client at all."""
+_TERMINATING = "NamespaceTerminating"
 _REDIRECTIONS = (301, 302, 303, 307, 308)
 _REQUEST_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
 _WATCH_LIMITS = aiohttp.ClientTimeout(
@@ -44,12 +61,16 @@ _WATCH_LIMITS = aiohttp.ClientTimeout(
 
 
 class ApiError(Exception):
-    """The API server refused a request, or did not answer as one: `status` is 0 then."""
+    """The API server refused a request, or did not answer as one: `status` is 0 then.
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    `causes` are the reasons in the details of a refusal.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, causes: Collection[str] = ()) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.causes = causes
 
     @property
     def is_missing(self) -> bool:
@@ -65,19 +86,29 @@ class ApiError(Exception):
         return self.status == 403
 
     @property
-    def is_of_terminating_namespace(self) -> bool:
-        """Nothing can be created any more in the namespace."""
-        return self.is_forbidden and "because it is being terminated" in str(self)
-
-    @property
     def is_of_unknown_kind(self) -> bool:
         """The kind may have no definition. Without a permission, the API server does not say whether it has one."""
         return self.status in (403, 404)
 
     @property
+    def is_invalid(self) -> bool:
+        """The object does not match its definition."""
+        return self.status == 422
+
+    @property
     def rejects_object(self) -> bool:
         """The object itself was rejected: the same request would fail again."""
         return self.status in (400, 403, 422)
+
+    @property
+    def is_of_terminating_namespace(self) -> bool:
+        """Nothing can be created, because the namespace is being deleted."""
+        return _TERMINATING in self.causes
+
+    @property
+    def is_unavailability(self) -> bool:
+        """The API server did not answer, or serves no request of this client now."""
+        return self.status == 0 or self.status in _UNAVAILABLE or self.status >= 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +184,7 @@ async def load_settings(context: str | None = None, kubeconfig: Path | None = No
     settings.connection_pool_maxsize = CONNECTIONS_MAX
     # With trust_env, aiohttp would look for a .netrc before each request, in the thread pool that resolves names:
     # while names of nodes are slow to resolve, a Lease could not be renewed. The proxy is looked up below, once.
-    settings.client_session_kwargs = {"trust_env": False, "middlewares": (_refuse_redirection,)}
+    settings.client_session_kwargs = {"trust_env": False, "middlewares": (refuse_redirection,)}
     files, named = kubeconfig_files(kubeconfig)
     if not files and (context is not None or kubeconfig is not None):
         raise _no_configuration(
@@ -180,11 +211,30 @@ def _no_configuration(reason: str) -> ApiError:
 
 
 class KubernetesApi:
-    """The requests. Close it. `field_manager` owns what is written."""
+    """The requests. Close it. `field_manager` owns what is written.
 
-    def __init__(self, settings: Configuration, *, field_manager: str = FIELD_MANAGER) -> None:
+    With `is_strict`, a write with fields that the API server does not know is refused; without, they are dropped, as
+    the operator needs it beside older definitions.
+    """
+
+    def __init__(
+        self,
+        settings: Configuration,
+        *,
+        field_manager: str = FIELD_MANAGER,
+        user_agent: str = USER_AGENT,
+        is_strict: bool = False,
+    ) -> None:
+        self.reachability = Reachability()
         self._client = ApiClient(settings)
-        self._manager = {"fieldManager": field_manager}
+        unlimited = copy.copy(settings)
+        unlimited.connection_pool_maxsize = 0
+        self._watching = ApiClient(unlimited)
+        for client in (self._client, self._watching):
+            client.user_agent = user_agent
+        self._opening = asyncio.Semaphore(OPENING_WATCHES_MAX)
+        self._manager = {"fieldManager": field_manager} | ({"fieldValidation": "Strict"} if is_strict else {})
+        self._terminating: dict[str, float] = {}
 
     @classmethod
     async def connect(cls) -> Self:
@@ -192,7 +242,17 @@ class KubernetesApi:
         return cls(await load_settings())
 
     async def close(self) -> None:
-        await self._client.close()  # type: ignore[no-untyped-call]
+        for client in (self._client, self._watching):
+            await client.close()  # type: ignore[no-untyped-call]
+
+    def is_terminating(self, namespace: str) -> bool:
+        """Whether a creation was refused lately because the namespace is being deleted."""
+        refused_s = self._terminating.get(namespace)
+        return refused_s is not None and self.reachability.now_s() - refused_s < TERMINATING_AGE_S_MAX
+
+    async def probe(self) -> None:
+        """Request the version of the API server, which needs no permission. Raises ApiError."""
+        await self._request("GET", "/version")
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
         """Return the object, or None."""
@@ -222,7 +282,7 @@ class KubernetesApi:
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> Object:
         """Create an object. Raises ApiError, a conflict if it exists."""
-        return await self._request("POST", kind.path(namespace), self._manager, body)
+        return await self._request("POST", kind.path(namespace), self._manager, body, creates_in=namespace)
 
     async def replace(
         self, kind: Kind, namespace: str, body: Mapping[str, Any], subresource: str | None = None
@@ -246,7 +306,8 @@ class KubernetesApi:
         """
         path = kind.path(namespace, body["metadata"]["name"], subresource)
         query = {**self._manager, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
-        return await self._request("PATCH", path, query, body, "application/apply-patch+yaml")
+        content_type = "application/apply-patch+yaml"
+        return await self._request("PATCH", path, query, body, content_type, creates_in=namespace)
 
     async def merge(
         self,
@@ -290,7 +351,10 @@ class KubernetesApi:
             "resourceVersion": version,
             "timeoutSeconds": str(WATCH_TIMEOUT_S),
         }
-        response = await self._send("GET", kind.path(namespace), query, limits=_WATCH_LIMITS)
+        async with self._opening:
+            response = await self._send(
+                "GET", kind.path(namespace), query, client=self._watching, limits=_WATCH_LIMITS
+            )
         try:
             if response.status >= 400:
                 raise _error(response.status, await response.read())
@@ -313,6 +377,34 @@ class KubernetesApi:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
+        *,
+        creates_in: str | None = None,
+    ) -> Object:
+        """Send a request and return the object of its response. Raises ApiError.
+
+        `creates_in` is the namespace where it may create an object.
+        """
+        began_s = self.reachability.now_s()
+        try:
+            received = await self._exchange(method, path, query, body, content_type)
+        except ApiError as error:
+            if error.is_unavailability:
+                self.reachability.failed(began_s, str(error))
+            else:
+                self.reachability.succeeded()
+            if creates_in is not None and error.is_of_terminating_namespace:
+                self._terminating[creates_in] = self.reachability.now_s()
+            raise
+        self.reachability.succeeded()
+        return received
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        content_type: str,
     ) -> Object:
         response = await self._send(method, path, query or {}, body, content_type=content_type)
         try:
@@ -339,9 +431,11 @@ class KubernetesApi:
         body: Mapping[str, Any] | None = None,
         *,
         content_type: str = "application/json",
+        client: ApiClient | None = None,
         limits: aiohttp.ClientTimeout = _REQUEST_LIMITS,
     ) -> aiohttp.ClientResponse:
-        serialized = await self._client.param_serialize(
+        client = client or self._client
+        serialized = await client.param_serialize(
             method,
             path + (f"?{urlencode(query)}" if query else ""),
             header_params={"Content-Type": content_type, "Accept": "application/json"},
@@ -349,14 +443,14 @@ class KubernetesApi:
             auth_settings=["BearerToken"],
         )
         try:
-            called = await self._client.call_api(*serialized, _request_timeout=limits)
+            called = await client.call_api(*serialized, _request_timeout=limits)
         except (aiohttp.ClientError, OSError) as error:
             raise ApiError(0, "Unreachable", f"{method} {path}: {error!r}") from error
         response: aiohttp.ClientResponse = called.response
         return response
 
 
-async def _refuse_redirection(
+async def refuse_redirection(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
     """Refuse to follow where a response leads: API servers do not redirect, and the request may have a Secret."""
@@ -411,4 +505,7 @@ def _error(status: int, content: bytes) -> ApiError:
     parsed = _object(content)
     if parsed is None:
         return ApiError(status, "", f"HTTP status {status}: {content[:TEXT_SHOWN_MAX]!r}")
-    return ApiError(status, str(parsed.get("reason", "")), str(parsed.get("message", "")))
+    details = parsed.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    reasons = tuple(str(cause.get("reason")) for cause in causes or () if isinstance(cause, dict))
+    return ApiError(status, str(parsed.get("reason", "")), str(parsed.get("message", "")), reasons)

@@ -1,13 +1,17 @@
 """A cache of all objects that Quorate created, with one watch for each kind: observing needs no request.
 
+Where an operator serves named namespaces, those without a cluster are not watched: a namespace costs ten watches.
+
 The cache has at least what this process wrote: responses to its writes are stored at once, and an event that is older
 than the cached object is dropped. After a watch broke, all is listed again, so that no deleted object stays.
 """
 
 import asyncio
 import logging
+import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from quorate_operator.resources.names import LABEL_CLUSTER
 from quorate_operator.runtime.kubernetes.api import (
@@ -22,8 +26,14 @@ from quorate_operator.runtime.kubernetes.api import (
 SELECTOR = f"app.kubernetes.io/managed-by=quorate,{LABEL_CLUSTER}"
 PAUSE_S_MIN = 0.5
 PAUSE_S_MAX = 30.0
+JITTER = 0.25
+"""The fraction by which pauses vary: watches that broke together do not begin together."""
 OPTIONAL_KIND_RETRY_S = 30.0
 """The time between two attempts to list an optional kind that does not exist."""
+LISTS_MAX = 16
+"""How many lists are requested at the same time, so that other requests find a connection."""
+FILL_TIMEOUT_S = 30.0
+"""The time in which the objects of a namespace are to be listed, before that is reported."""
 GONE_MAX = 4096
 """How many deleted objects are remembered, by uid, so that a late event does not bring them back."""
 
@@ -98,32 +108,81 @@ class ObjectCache:
             del self._by_cluster[cluster]
 
 
-class Watcher:
-    """Keeps a cache up to date, for some namespaces or, with None, everywhere."""
+@dataclass(slots=True)
+class _Watch:
+    """The watch of one kind in one namespace, or everywhere."""
 
-    def __init__(self, api: KubernetesApi, cache: ObjectCache, namespaces: Iterable[str] | None) -> None:
+    kind: Kind
+    namespace: str | None
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
+    problem: str = ""
+    """Why the last attempt to list failed."""
+
+
+class Watcher:
+    """Keeps a cache up to date. `namespaces` are those where it may watch; None: everywhere.
+
+    `on_unlisted` is called with the number of kinds that can't be listed, counted in each namespace.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        cache: ObjectCache,
+        namespaces: Iterable[str] | None,
+        on_unlisted: Callable[[int], object] = lambda _: None,
+    ) -> None:
         self._api = api
         self._cache = cache
-        places: Iterable[str | None] = [None] if namespaces is None else sorted(set(namespaces))
-        self._watches = [(kind, place) for place in places for kind in OWNED_KINDS.values()]
-        self._listed = [asyncio.Event() for _ in self._watches]
+        self._is_everywhere = namespaces is None
+        self._on_unlisted = on_unlisted
+        self._watches: dict[str | None, list[_Watch]] = {}
+        self._begun: asyncio.Queue[list[_Watch]] = asyncio.Queue()
+        self._unlisted: set[tuple[str, str | None]] = set()
+        self._lists = asyncio.Semaphore(LISTS_MAX)
+        if namespaces is None:
+            self._begin(None)
 
-    async def wait_filled(self) -> None:
-        """Wait until every kind was listed once."""
-        await asyncio.gather(*(event.wait() for event in self._listed))
+    async def fill(self, namespace: str, timeout_s: float = FILL_TIMEOUT_S) -> None:
+        """Wait until every kind of a namespace was listed once; begins to watch it.
+
+        Raises:
+            ApiError: kinds could not be listed in this time. They are tried again all the same.
+        """
+        watches = self._begin(None if self._is_everywhere else namespace)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(watch.listed.wait() for watch in watches))
+        except TimeoutError:
+            missing = [watch for watch in watches if not watch.listed.is_set()]
+            names = ", ".join(watch.kind.plural for watch in missing)
+            reason = next((watch.problem for watch in missing if watch.problem), "no response yet")
+            where = f"in {namespace}" if not self._is_everywhere else "in all namespaces"
+            raise ApiError(0, "NotListed", f"can't list {names} {where}: {reason}") from None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for (kind, place), listed in zip(self._watches, self._listed, strict=True):
-                group.create_task(self._watch(kind, place, listed), name=f"watch {kind.plural}")
+            while True:
+                for watch in await self._begun.get():
+                    where = watch.namespace or "all namespaces"
+                    group.create_task(self._watch(watch), name=f"watch {watch.kind.plural} in {where}")
 
-    async def _watch(self, kind: Kind, namespace: str | None, listed: asyncio.Event) -> None:
+    def _begin(self, namespace: str | None) -> list[_Watch]:
+        """Return the watches of a namespace, which `run` starts."""
+        if namespace not in self._watches:
+            self._watches[namespace] = [_Watch(kind, namespace) for kind in OWNED_KINDS.values()]
+            self._begun.put_nowait(self._watches[namespace])
+        return self._watches[namespace]
+
+    async def _watch(self, watch: _Watch) -> None:
+        kind, namespace = watch.kind, watch.namespace
         pause_s = PAUSE_S_MIN
         while True:
             try:
-                items, version = await self._api.list(kind, namespace, SELECTOR)
+                async with self._lists:
+                    items, version = await self._api.list(kind, namespace, SELECTOR)
                 self._cache.replace_all(kind, namespace, items)
-                listed.set()
+                self._set_problem(watch, "")
                 while True:
                     async for happened, item in self._api.watch(kind, namespace, SELECTOR, version):
                         pause_s = PAUSE_S_MIN
@@ -135,13 +194,30 @@ class Watcher:
             except ApiError as error:
                 if kind.name in OPTIONAL_KINDS and error.is_of_unknown_kind:
                     self._cache.replace_all(kind, namespace, ())
-                    listed.set()
-                    await asyncio.sleep(OPTIONAL_KIND_RETRY_S)
+                    self._set_problem(watch, "")
+                    await asyncio.sleep(OPTIONAL_KIND_RETRY_S * random.uniform(1 - JITTER, 1 + JITTER))
                     continue
                 if error.status != 410:
-                    log.warning("a new watch of %s begins: %s", kind.plural, error)
-                await asyncio.sleep(pause_s)
+                    self._set_problem(watch, str(error) or f"HTTP status {error.status}")
+                    log.warning(
+                        "a new watch of %s in %s begins: %s",
+                        kind.plural,
+                        namespace or "all namespaces",
+                        error,
+                    )
+                await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    def _set_problem(self, watch: _Watch, problem: str) -> None:
+        """Store why a kind can't be listed; empty: it was listed."""
+        watch.problem = problem
+        key = watch.kind.name, watch.namespace
+        if problem:
+            self._unlisted.add(key)
+        else:
+            self._unlisted.discard(key)
+            watch.listed.set()
+        self._on_unlisted(len(self._unlisted))
 
 
 def _key_of(item: Object) -> _Key:

@@ -14,6 +14,7 @@ from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import ErrorCode, ServerError, UnreachableError
 from quorate_operator.entities.plan import EntityPlan
 from quorate_operator.entities.topics import CreateTopic
+from quorate_operator.handlers.dropped_statuses import DroppedStatuses
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
 from quorate_operator.handlers.entities.kind_handlers import ResourceChange, Seen, TopicHandler, uid_of
@@ -154,7 +155,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.server, self.handler, self.events = ModelServer(), ModelHandler(), EventLog()
-        self.shared = shared_parts(api=self.server, events=self.events)
+        self.shared = shared_parts(dropped=DroppedStatuses(retry_s=0), api=self.server, events=self.events)
         self.target = REACHED
         self.now_ms = 0
         self.is_reachable = True
@@ -375,7 +376,7 @@ async def test_a_namespace_that_terminates_is_not_asked_again_and_again() -> Non
     message = (
         "it is forbidden: unable to create new content in namespace kafka because it is being terminated"
     )
-    bench.handler.errors = [ApiError(403, "Forbidden", message)]
+    bench.handler.errors = [ApiError(403, "Forbidden", message, ("NamespaceTerminating",))]
     bench.seen(bench.server.create("orders"))
     await bench.reconcile()
     assert bench.condition("orders", "Reconciling") == ("False", "NamespaceTerminating")

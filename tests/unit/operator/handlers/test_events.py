@@ -56,7 +56,7 @@ async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixtu
 
 async def test_in_a_namespace_that_terminates_no_more_events_are_written() -> None:
     message = "unable to create new content in namespace kafka because it is being terminated"
-    api = _Api(ApiError(403, "Forbidden", f"events is forbidden: {message}"))
+    api = _Api(ApiError(403, "Forbidden", f"events is forbidden: {message}", ("NamespaceTerminating",)))
     recorder = EventRecorder(cast("Any", api), SnapshotRegistry(), "operator-1")
     for number in range(3):
         await recorder.record(KEY, ABOUT, "StartNode", f"node {number}")

@@ -3,13 +3,15 @@
 import asyncio
 import re
 from datetime import timedelta
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, cast
 
 import kopf
 import pytest
 from quorate_operator.handlers import kopf_handlers
-from quorate_operator.handlers.kopf_handlers import registry_of, settings_of
+from quorate_operator.handlers.kopf_handlers import LAST_HANDLED, registry_of, settings_of
+from quorate_operator.handlers.kopf_login import RequestLimit
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, REBALANCES, TOPICS, USERS
 
@@ -65,3 +67,55 @@ def test_kopf_sees_only_what_the_selector_matches() -> None:
         assert not settings_of(cluster_wide=True).watching.label_selectors.collect(resource)
     definitions = kopf.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", preferred=True)
     assert selectors.collect(definitions) == []
+
+
+def test_kopf_stores_no_copy_of_a_resource() -> None:
+    """A spec may be large and may quote what not everyone may read; nothing here asks what has changed in it."""
+    storage = settings_of(cluster_wide=True).persistence.diffbase_storage
+    body, patch = kopf.Body({"metadata": {"name": "one"}, "spec": {"replicas": 3}}), kopf.Patch()
+    essence = storage.build(body=body)
+    assert storage.fetch(body=body) == essence
+    storage.store(body=body, patch=patch, essence=essence)
+    assert not patch
+
+
+@pytest.mark.parametrize("annotations", [{}, {LAST_HANDLED: "{}"}])
+async def test_the_copy_that_an_earlier_release_stored_is_removed(annotations: dict[str, str]) -> None:
+    clusters = SimpleNamespace(seen=lambda _body: None)
+    registry = registry_of(cast("Any", clusters), cast("Any", SimpleNamespace(kinds=())))
+    changed = cast("Any", next(iter(registry._watching.get_all_handlers())).fn)
+    patch = kopf.Patch()
+    await changed(
+        event={"type": "MODIFIED", "object": {"metadata": {"annotations": annotations}}}, patch=patch
+    )
+    assert dict(patch) == ({"metadata": {"annotations": {LAST_HANDLED: None}}} if annotations else {})
+
+
+async def test_a_watch_of_kopf_waits_for_no_other_request() -> None:
+    """Thousands of resources that get their finalizer are no storm of connections, and stop no watch."""
+    limit, ended = RequestLimit(1), asyncio.Event()
+    under_way: list[str] = []
+
+    async def send(request: Any) -> Any:
+        under_way.append(request.name)
+        await ended.wait()
+
+    def request(name: str, **query: str) -> Any:
+        sent = SimpleNamespace(name=name, url=SimpleNamespace(query=query))
+        return asyncio.create_task(limit(cast("Any", sent), send))
+
+    tasks = [request("patch"), request("another"), request("watch", watch="true")]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert sorted(under_way) == ["patch", "watch"]
+    ended.set()
+    await asyncio.gather(*tasks)
+    assert len(under_way) == len(tasks)
+
+
+def test_resources_that_wait_hold_up_no_others() -> None:
+    """A deletion that waits occupies a worker, and kopf goes on when a namespace may not be read any more."""
+    settings = settings_of(cluster_wide=True)
+    assert settings.queueing.worker_limit is None
+    pauses = list(islice(cast("Any", settings.networking.error_backoffs), 100))
+    assert pauses[-1] == kopf_handlers.BACKOFF_S_MAX

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kit.reconciles import resource, shared_parts
+from kit.reconciles import filled, resource, shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
@@ -40,7 +40,7 @@ class Bench:
         for pool in (_pool("emptied", "Delete"), _pool("kept", "Retain")):
             store.put(pool)
         shared = shared_parts(store=store, api=SimpleNamespace(get=self._get, merge=self._merge))
-        self.reconciler = ClusterReconciler(KEY, shared, cast("Any", None), cast("Any", self))
+        self.reconciler = ClusterReconciler(KEY, shared, cast("Any", None), cast("Any", self), fill=filled)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         assert (kind.name, namespace, name) == ("KafkaController", *KEY)

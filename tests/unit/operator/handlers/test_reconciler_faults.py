@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kit.reconciles import shared_parts
+from kit.reconciles import filled, shared_parts
 from kit.waiting import HANG_S
 from prometheus_client import generate_latest
 from quorate_operator.handlers import reconciler as reconciler_module
@@ -29,7 +29,9 @@ class Bench:
         self.is_closed = False
         self.shared = shared_parts()
         runtime = SimpleNamespace(close=self._close)
-        self.reconciler = ClusterReconciler(KEY, self.shared, cast("Any", runtime), cast("Any", None))
+        self.reconciler = ClusterReconciler(
+            KEY, self.shared, cast("Any", runtime), cast("Any", None), fill=filled
+        )
         self._faults: list[Exception] = []
         self.runs = 0
         self.is_running = asyncio.Event()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kit.reconciles import resource, shared_parts
+from kit.reconciles import filled, resource, shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.handlers.selection import is_guarded
@@ -57,7 +57,9 @@ class Bench:
                 store.put(body)
         api = SimpleNamespace(get=self._get, merge=self._merge, list=self._list)
         self.shared = shared_parts(store=store, api=api, selector=SELECTOR)
-        self.reconciler = ClusterReconciler(KEY, self.shared, cast("Any", None), cast("Any", self))
+        self.reconciler = ClusterReconciler(
+            KEY, self.shared, cast("Any", None), cast("Any", self), fill=filled
+        )
 
     async def reconcile(self) -> bool:
         """Whether there is a cluster to plan for."""

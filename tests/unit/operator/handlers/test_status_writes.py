@@ -4,10 +4,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kit.reconciles import shared_parts
+from kit.reconciles import filled, shared_parts
 from quorate_operator.handlers import reconciler as reconciler_module
 from quorate_operator.handlers.reconciler import PROGRESS_INTERVAL_MS, ClusterReconciler
-from quorate_operator.runtime.kubernetes.api import BROKERS, Kind
+from quorate_operator.handlers.statuses import Condition, conditions_of
+from quorate_operator.runtime.kubernetes.api import BROKERS, ApiError, Kind
 from quorate_operator.web.snapshots import ClusterKey
 
 Object = dict[str, Any]
@@ -33,7 +34,7 @@ async def test_progress_is_written_from_time_to_time(monkeypatch: pytest.MonkeyP
     store = SimpleNamespace(of_cluster=lambda _key: None, put=lambda _body: None)
     shared = shared_parts(api=api, store=store)
     reconciler = ClusterReconciler(
-        ClusterKey("kafka", "quorum"), shared, cast("Any", None), cast("Any", None)
+        ClusterKey("kafka", "quorum"), shared, cast("Any", None), cast("Any", None), fill=filled
     )
 
     async def write(left: int | None) -> int:
@@ -47,3 +48,36 @@ async def test_progress_is_written_from_time_to_time(monkeypatch: pytest.MonkeyP
     assert await write(50) == 2
     assert await write(49) == 2
     assert await write(None) == 3
+
+
+class _OtherDefinitions(_Api):
+    """An API server whose definitions lack a field of the status, or refuse a value in it."""
+
+    def __init__(self, refusal: ApiError | None = None) -> None:
+        super().__init__()
+        self._refusal = refusal
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object, **options: Any) -> Object:
+        if self._refusal is not None:
+            self.writes += 1
+            raise self._refusal
+        kept = {field: value for field, value in patch["status"].items() if field != "newer"}
+        return await super().merge(kind, namespace, name, {"status": kept}, **options)
+
+
+@pytest.mark.parametrize("refusal", [None, ApiError(422, "Invalid", "status.conditions[0].type")])
+async def test_a_status_that_is_not_stored_is_not_written_in_each_pass(refusal: ApiError | None) -> None:
+    """Reconciling goes on while definitions of an older release are installed, without a write in each pass."""
+    api = _OtherDefinitions(refusal)
+    store = SimpleNamespace(of_cluster=lambda _key: None, put=lambda _body: None)
+    shared = shared_parts(api=api, store=store)
+    reconciler = ClusterReconciler(
+        ClusterKey("kafka", "quorum"), shared, cast("Any", None), cast("Any", None), fill=filled
+    )
+    conditions = conditions_of([Condition("Ready", True, "AllReady", "3 of 3 nodes are ready")], 1)
+    status = {"observedGeneration": 1, "conditions": conditions, "newer": "on"}
+    for _ in range(5):
+        await reconciler._write_status(BROKERS, api.body, status)
+    assert api.writes == 1
+    await reconciler._write_status(BROKERS, api.body, {**status, "observedGeneration": 2})
+    assert api.writes == 2

@@ -175,3 +175,18 @@ def test_neither_a_former_spec_nor_a_status_gets_past_the_policy() -> None:
     kept = _accepted(_quorum(), changed, before=_accepted(_quorum(), fine))
     assert _node_ids(kept)["brokers"] == [0, 1, 2]
     assert kept.spec_of(changed) == fine["spec"]
+
+
+def test_fields_that_this_release_does_not_know_are_left_out_and_named() -> None:
+    """The API server fills in the defaults of newer definitions in every resource."""
+    listeners = [{"name": "PLAINTEXT", "port": 9092, "newest": True}]
+    quorum, pool = _quorum(newer="on", rollout={"newer": 1}), _resource("brokers", listeners=listeners)
+    found = _accepted(quorum, pool)
+    assert found.refused == {}
+    assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "brokers": [0, 1, 2]}
+    assert sorted(found.unknown_of(quorum)) == ["spec.newer", "spec.rollout.newer"]
+    assert found.unknown_of(pool) == ("spec.listeners[0].newest",)
+    invalid = _accepted(quorum, _resource("brokers", newer="on", nodeIds={"first": 3000}))
+    message = invalid.refused[Named("KafkaBroker", "brokers")]
+    assert "3000" in message
+    assert "newer" not in message

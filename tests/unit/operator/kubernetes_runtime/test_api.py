@@ -5,13 +5,14 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import yaml
 from aiohttp import web
 from kit.waiting import HANG_S
-from quorate_operator.runtime.kubernetes.api import LEASE, ApiError, KubernetesApi
+from quorate_operator.runtime.kubernetes.api import CONNECTIONS_MAX, LEASE, ApiError, KubernetesApi
 
 
 @pytest.fixture
@@ -26,10 +27,12 @@ async def server() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def listening(respond: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
+async def listening(
+    respond: Callable[[web.Request], Awaitable[web.StreamResponse]], method: str = "GET"
+) -> AsyncIterator[str]:
     """Run a server that answers each request about Leases with `respond`. Yields its address."""
     app = web.Application()
-    app.router.add_get("/apis/coordination.k8s.io/v1/namespaces/here/leases{name:.*}", respond)
+    app.router.add_route(method, "/apis/coordination.k8s.io/v1/namespaces/here/leases{name:.*}", respond)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -89,6 +92,63 @@ async def test_a_request_never_waits_for_name_lookups(
         await api.close()
     assert found is not None
     assert found["metadata"]["name"] == "quorate-operator"
+
+
+async def test_a_watch_never_takes_the_place_of_a_request(configured: Callable[[str], None]) -> None:
+    """A request is answered however many watches are open, and each names the operator and its release."""
+    agents: set[str] = set()
+    opened, ended = asyncio.Semaphore(0), asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        agents.add(request.headers["User-Agent"])
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"name": "one"}})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"type": "BOOKMARK", "object": {}}\n')
+        opened.release()
+        await ended.wait()
+        return response
+
+    async def watch(api: KubernetesApi) -> None:
+        async for _ in api.watch(LEASE, "here", "", "1"):
+            pass
+
+    async with listening(respond) as address:
+        configured(address)
+        api = await KubernetesApi.connect()
+        watches = [asyncio.create_task(watch(api)) for _ in range(2 * CONNECTIONS_MAX)]
+        try:
+            async with asyncio.timeout(HANG_S):
+                for _ in watches:
+                    await opened.acquire()
+                assert await api.get(LEASE, "here", "one") is not None
+        finally:
+            ended.set()
+            for task in watches:
+                task.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+            await api.close()
+    assert agents == {f"quorate-operator/{version('quorate')}"}
+
+
+async def test_a_refusal_in_a_namespace_that_is_being_deleted_is_remembered(
+    configured: Callable[[str], None],
+) -> None:
+    async def respond(_: web.Request) -> web.Response:
+        refusal = {"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}
+        return web.json_response(refusal, status=403)
+
+    async with listening(respond, "POST") as address:
+        configured(address)
+        api = await KubernetesApi.connect()
+        try:
+            with pytest.raises(ApiError):
+                await api.create(LEASE, "here", {})
+            assert api.is_terminating("here")
+            assert not api.is_terminating("there")
+        finally:
+            await api.close()
 
 
 @pytest.mark.parametrize(("exempt", "is_asked"), [("", True), ("127.0.0.1", False)])

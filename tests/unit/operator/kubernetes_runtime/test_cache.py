@@ -5,8 +5,15 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-from quorate_operator.runtime.kubernetes.api import CERTIFICATE, POD, ApiError, Kind
-from quorate_operator.runtime.kubernetes.cache import ObjectCache, Watcher
+from quorate_operator.runtime.kubernetes.api import (
+    CERTIFICATE,
+    OPTIONAL_KINDS,
+    OWNED_KINDS,
+    POD,
+    ApiError,
+    Kind,
+)
+from quorate_operator.runtime.kubernetes.cache import LISTS_MAX, ObjectCache, Watcher
 
 Object = dict[str, Any]
 
@@ -93,10 +100,52 @@ async def test_a_kind_that_something_else_brings_holds_up_nobody(
     running = asyncio.create_task(watcher.run())
     try:
         async with asyncio.timeout(5):
-            await watcher.wait_filled()
+            await watcher.fill("kafka")
             assert "Certificate" not in api.listed
             api.is_installed = True
             await api.has_listed_certificates.wait()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+class _ApiThatRefuses:
+    """Answers lists in all namespaces but one; watches end with the test."""
+
+    def __init__(self) -> None:
+        self.places: set[str | None] = set()
+        self.most = 0
+        self._under_way = 0
+
+    async def list(self, _kind: Kind, namespace: str | None, _selector: str) -> tuple[list[Object], str]:
+        self.places.add(namespace)
+        self._under_way += 1
+        self.most = max(self.most, self._under_way)
+        await asyncio.sleep(0)
+        self._under_way -= 1
+        if namespace == "forbidden":
+            raise ApiError(403, "Forbidden", "not allowed")
+        return [], "1"
+
+    async def watch(self, *_: object) -> AsyncIterator[tuple[str, Object]]:
+        await asyncio.Event().wait()
+        yield "BOOKMARK", {}
+
+
+async def test_a_namespace_that_cannot_be_read_holds_up_no_other() -> None:
+    """Namespaces are watched from the first cluster on, and each is filled for itself."""
+    api, unlisted = _ApiThatRefuses(), list[int]()
+    names = [f"kafka-{place}" for place in range(50)]
+    watcher = Watcher(cast("Any", api), ObjectCache(), [*names, "forbidden", "empty"], unlisted.append)
+    running = asyncio.create_task(watcher.run())
+    try:
+        async with asyncio.timeout(30):
+            with pytest.raises(ApiError, match=r"can't list .*pods.* in forbidden: not allowed"):
+                await watcher.fill("forbidden", timeout_s=0.1)
+            await asyncio.gather(*(watcher.fill(name) for name in names))
+        assert api.places == {*names, "forbidden"}
+        assert api.most <= LISTS_MAX
+        assert unlisted[-1] == len(OWNED_KINDS) - len(OPTIONAL_KINDS)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -6,12 +6,13 @@ from typing import Any, get_args
 
 import kubernetes.client
 import pytest
+import yaml
 from kit.affinity import EVERY_FIELD
 from pydantic import BaseModel
 from quorate_operator.models.affinity import Affinity
 from quorate_operator.models.crds import custom_resource_definitions
-from quorate_operator.models.manifests import ManifestError, load_object
-from quorate_operator.models.v1alpha1 import KafkaBroker
+from quorate_operator.models.manifests import ManifestError, load_manifests, load_object
+from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker
 
 THEIR_NAMES = {"PodAntiAffinity": "PodAffinity"}
 """Kubernetes' types that have the fields of another, which our model has in their place."""
@@ -90,8 +91,15 @@ def test_fields_are_those_of_kubernetes() -> None:
 def test_a_mistake_names_its_field(old: str, new: str, expected: str) -> None:
     written = json.dumps(EVERY_FIELD)
     assert old in written
+    quorum = {
+        "apiVersion": API_VERSION,
+        "kind": "KafkaController",
+        "metadata": {"name": "quorum"},
+        "spec": {"replicas": 1},
+    }
+    file = yaml.safe_dump_all([quorum, broker(json.loads(written.replace(old, new)))])
     with pytest.raises(ManifestError) as raised:
-        affinity_of(json.loads(written.replace(old, new)))
+        load_manifests(file, "here")
     assert expected in str(raised.value)
 
 

@@ -1,0 +1,130 @@
+"""An operator beside definitions that are newer or older than its models, on a real API server."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kubernetes.client
+import pytest
+from kit.operators.operated import CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated, condition_of
+from kit.operators.requests_sent import Request, requests_during
+from kit.waiting import eventually
+
+Schema = dict[str, Any]
+KINDS = ("kafkacontrollers", "kafkabrokers", "kafkatopics")
+TIMEOUT_S = 60
+STILL_S = 10
+FIRST = CONTROLLERS_FIRST
+
+
+@pytest.fixture
+def redefine(
+    api_client: kubernetes.client.ApiClient,
+    definitions: None,  # noqa: ARG001 - they are changed
+) -> Iterator[Callable[[Callable[[Schema], None]], None]]:
+    """Changes the schemas of the definitions for the time of a test."""
+    api = kubernetes.client.ApiextensionsV1Api(api_client)
+    serialize = api_client.sanitize_for_serialization
+    names = [f"{kind}.{GROUP}" for kind in KINDS]
+    before = {name: serialize(api.read_custom_resource_definition(name))["spec"] for name in names}
+
+    def put(specs: dict[str, Schema]) -> None:
+        for name, spec in specs.items():
+            body = serialize(api.read_custom_resource_definition(name))
+            api.replace_custom_resource_definition(name, {**body, "spec": spec})
+
+    def change(edit: Callable[[Schema], None]) -> None:
+        edited = copy.deepcopy(before)
+        for spec in edited.values():
+            edit(spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"])
+        put(edited)
+
+    yield change
+    put(before)
+
+
+def newer(properties: Schema) -> None:
+    """Add a field that the API server fills in, and one inside an object."""
+    spec = properties["spec"]["properties"]
+    spec["newer"] = {"type": "string", "default": "on"}
+    if "rollout" in spec:
+        spec["rollout"]["properties"]["newer"] = {"type": "string"}
+
+
+def older(properties: Schema) -> None:
+    """Remove fields of the status, and a type of condition."""
+    status = properties["status"]["properties"]
+    status.pop("refusals", None)
+    status.pop("selector", None)
+    conditions = status["conditions"]["items"]["properties"]
+    conditions["type"]["enum"] = ["Ready", "Progressing", "Reconciling", "Stalled", "Degraded"]
+
+
+def without_fields(properties: Schema) -> None:
+    """Remove fields of the status."""
+    for field in ("selector", "voters", "metadataVersion", "changes"):
+        properties["status"]["properties"].pop(field, None)
+
+
+def test_newer_definitions_make_no_resource_invalid(
+    operated: Operated, redefine: Callable[[Callable[[Schema], None]], None]
+) -> None:
+    """Definitions are upgraded before operators: what these do not know is not used, and is reported."""
+    redefine(newer)
+    operated.start_operator()
+
+    def is_served() -> bool:
+        operated.create(replicas=1, rollout={"newer": "on", "overlap": "1s"})
+        rollout = (operated.resource() or {})["spec"]["rollout"]
+        if "newer" in rollout:
+            return True
+        operated.delete()
+        eventually(lambda: operated.resource() is None, TIMEOUT_S, "the resource to be gone")
+        return False
+
+    eventually(is_served, TIMEOUT_S, "the newer definitions to be served")
+    topic = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "KafkaTopic",
+        "metadata": {"name": "orders"},
+        "spec": {"cluster": QUORUM, "partitions": 1},
+    }
+    operated.custom.create_namespaced_custom_object(GROUP, VERSION, operated.namespace, "kafkatopics", topic)
+    operated.wait_settled(FIRST)
+    message = operated.condition("Ready")["message"]
+    assert message.startswith("1 of 1 nodes are ready")
+    assert "spec.rollout.newer" in message
+    assert "spec.newer" in message
+    operated.wait(lambda: len(operated.events("UnknownFields")) == 2, "an Event about each resource")
+
+    def topic_condition() -> dict[str, Any]:
+        found = operated.custom.get_namespaced_custom_object(
+            GROUP, VERSION, operated.namespace, "kafkatopics", "orders"
+        )
+        return condition_of(found, "Ready")
+
+    operated.wait(lambda: topic_condition().get("reason") == "NoBroker", "the topic to be reconciled")
+    assert "spec.newer" in topic_condition()["message"]
+
+
+@pytest.mark.parametrize("edit", [older, without_fields])
+def test_older_definitions_stop_no_cluster(
+    operated: Operated,
+    redefine: Callable[[Callable[[Schema], None]], None],
+    edit: Callable[[Schema], None],
+) -> None:
+    """Operators are upgraded alone, and definitions rolled back: clusters are reconciled as far as is stored."""
+    redefine(edit)
+    operated.create(replicas=1)
+    operated.start_operator()
+    pod = f"{QUORUM}-{FIRST}"
+    operated.wait(lambda: pod in operated.pods(), "the controller to be started")
+    operated.wait(lambda: operated.events("CreateNode"), "the steps to be reported")
+    operated.wait(lambda: "done: StartNode" in "\n".join(operated.operators[-1].events()), "its start")
+
+    def is_quiet() -> bool:
+        sent = requests_during(operated.server, STILL_S)
+        return sent[Request("PATCH", "kafkacontrollers", "status")] <= 1
+
+    operated.wait(is_quiet, "the status not to be written again and again")
+    assert operated.operators[-1].errors() == []

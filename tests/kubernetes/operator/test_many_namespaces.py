@@ -1,0 +1,91 @@
+"""An operator for many namespaces, on a real API server: each is watched, and none stops another."""
+
+import secrets
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import kubernetes.client
+import pytest
+from kit.local_kubernetes.api_server import ApiServer
+from kit.operators.operated import GROUP, QUORUM, VERSION, OperatorProcess, condition_of
+from kit.waiting import eventually
+
+SETTLE_TIMEOUT_S = 120
+SMALL, LARGE = 12, 100
+
+
+@pytest.fixture
+def namespaces(api_client: kubernetes.client.ApiClient, definitions: None) -> list[str]:  # noqa: ARG001
+    """New namespaces, as many as the largest test needs."""
+    prefix = f"many-{secrets.token_hex(4)}"
+    names = [f"{prefix}-{place}" for place in range(LARGE)]
+    core = kubernetes.client.CoreV1Api(api_client)
+    for name in names:
+        core.create_namespace({"metadata": {"name": name}})
+    return names
+
+
+class _Watching:
+    """An operator of some namespaces, and hibernated clusters in them."""
+
+    def __init__(self, server: ApiServer, client: kubernetes.client.ApiClient, log: Path) -> None:
+        self._server = server
+        self._custom = kubernetes.client.CustomObjectsApi(client)
+        self._log = log
+        self.operators: list[OperatorProcess] = []
+
+    def start(self, namespaces: Sequence[str]) -> OperatorProcess:
+        first, *others = namespaces
+        options = [f"--namespace={name}" for name in others]
+        operator = OperatorProcess(self._server, first, self._log, "--no-leader-election", *options)
+        self.operators.append(operator)
+        return operator
+
+    def create(self, namespace: str) -> None:
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": "KafkaController",
+            "metadata": {"name": QUORUM},
+            "spec": {"replicas": 1, "nodeIds": {"first": 3000}, "metadataVersion": "4.3", "hibernated": True},
+        }
+        self._custom.create_namespaced_custom_object(GROUP, VERSION, namespace, "kafkacontrollers", body)
+
+    def reason(self, namespace: str) -> str | None:
+        found = self._custom.get_namespaced_custom_object(
+            GROUP, VERSION, namespace, "kafkacontrollers", QUORUM
+        )
+        return condition_of(found, "Ready").get("reason")
+
+    def wait_reconciled(self, namespace: str) -> None:
+        def seen() -> str:
+            return "\n".join(self._log.read_text().splitlines()[-20:])
+
+        what = f"the cluster in {namespace} to be reconciled"
+        eventually(lambda: self.reason(namespace) == "Hibernated", SETTLE_TIMEOUT_S, what, seen)
+
+
+@pytest.fixture
+def watching(
+    api_server: ApiServer, api_client: kubernetes.client.ApiClient, tmp_path: Path
+) -> Iterator[_Watching]:
+    found = _Watching(api_server, api_client, tmp_path / "operator.log")
+    yield found
+    for operator in found.operators:
+        operator.kill()
+
+
+@pytest.mark.parametrize("number", [SMALL, LARGE])
+def test_clusters_in_many_namespaces_are_reconciled(
+    number: int, watching: _Watching, namespaces: list[str]
+) -> None:
+    """A cluster in each namespace: every kind is watched in each, and requests are answered all the same."""
+    chosen = namespaces[:number]
+    operator = watching.start(chosen)
+    for namespace in chosen:
+        watching.create(namespace)
+    for namespace in chosen:
+        watching.wait_reconciled(namespace)
+    with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/readyz", timeout=10) as response:
+        assert response.read() == b"ok\n"
+    assert operator.errors() == []
