@@ -111,12 +111,18 @@ def _of_pool(spec: Spec) -> Iterator[Check]:
 def _of_exposure(where: str, exposure: Spec) -> Iterator[Check]:
     if exposure.get("type") is not None:
         yield Check(f"{where}.type", exposure["type"], "exposureTypes")
-    for name in exposure.get("annotations") or ():
-        yield Check(f"{where}.annotations", name, "exposureAnnotations")
-    for address in (*(exposure.get("externalIPs") or ()), exposure.get("loadBalancerIP")):
+    services = {where: exposure}
+    services |= {f"{where}.nodes[{place}]": node for place, node in enumerate(exposure.get("nodes") or ())}
+    services[f"{where}.bootstrap"] = exposure.get("bootstrap") or {}
+    for of_service, service in services.items():
+        for name in service.get("annotations") or ():
+            yield Check(f"{of_service}.annotations", name, "exposureAnnotations")
         # An address of another Service, or of a node, would take over the traffic of others.
-        if address is not None:
-            yield Check(f"{where}.externalIPs, loadBalancerIP", address, "addresses", allows_address)
+        for address in service.get("externalIPs") or ():
+            yield Check(f"{of_service}.externalIPs", address, "addresses", allows_address)
+        if service.get("loadBalancerIP") is not None:
+            address = service["loadBalancerIP"]
+            yield Check(f"{of_service}.loadBalancerIP", address, "addresses", allows_address)
 
 
 def _issuer(field: str, issuer: Spec) -> Check:

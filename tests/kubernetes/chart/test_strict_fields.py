@@ -51,7 +51,7 @@ def body_of(name: str, **spec: Any) -> Object:
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "KafkaController",
         "metadata": {"name": name},
-        "spec": {"replicas": 1, "nodeIds": {"first": CONTROLLERS_FIRST}, "hibernated": True, **spec},
+        "spec": {"replicas": 1, "nodeIds": {"first": CONTROLLERS_FIRST}, "state": "Hibernated", **spec},
     }
 
 

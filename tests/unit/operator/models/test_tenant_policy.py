@@ -102,8 +102,14 @@ REFUSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ),
     (
         "an address of others",
-        listener(exposure={"type": "NodePort", "externalIPs": ["10.0.0.7"]}),
-        "spec.listeners[0].exposure.externalIPs, loadBalancerIP",
+        listener(exposure={"type": "NodePort", "nodes": [{"nodeId": 0, "externalIPs": ["10.0.0.7"]}]}),
+        "spec.listeners[0].exposure.nodes[0].externalIPs",
+        {"addresses": ["10.0.0.0/29"]},
+    ),
+    (
+        "an address of another balancer",
+        listener(exposure={"type": "LoadBalancer", "bootstrap": {"loadBalancerIP": "10.0.0.7"}}),
+        "spec.listeners[0].exposure.bootstrap.loadBalancerIP",
         {"addresses": ["10.0.0.0/29"]},
     ),
     (
