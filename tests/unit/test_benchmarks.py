@@ -1,7 +1,10 @@
 """What `make bench` says of its figures, and the load generator that both implementations get."""
 
 import importlib
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -26,6 +29,27 @@ def report(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def load(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT))
     return importlib.import_module("benchmarks.load")
+
+
+def test_no_memory_is_mapped_for_a_response() -> None:
+    """glibc raises its threshold when large blocks are freed; the setting keeps the initial value."""
+    script = """
+import resource, socket
+from benchmarks.client import RECEIVE_BYTES
+
+ours, theirs = socket.socketpair()
+responses = []
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(1000):
+    theirs.send(bytes(100))
+    responses.append(ours.recv(RECEIVE_BYTES))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
+    faults = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    assert int(faults) < 1000
 
 
 @pytest.mark.parametrize(
