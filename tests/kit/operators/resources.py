@@ -48,6 +48,10 @@ class InClusters:
                 return None
             raise
 
+    def list(self) -> list[dict[str, Any]]:
+        """The resources."""
+        return list(self.operated.custom.list_namespaced_custom_object(*self._place)["items"])
+
     def status(self, name: str) -> dict[str, Any]:
         """Its status; empty until it is written."""
         return dict((self.read(name) or {}).get("status") or {})
