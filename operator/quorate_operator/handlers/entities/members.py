@@ -12,7 +12,7 @@ from quorate_operator.models.manifests import Entity
 from quorate_operator.runtime.kubernetes.api import Object
 
 DELETION_STALLED_AFTER_MS = 60_000
-"""After this time, a deleted resource whose cluster can't be reached is Stalled. It is tried again nevertheless."""
+"""After this time, a deleted resource whose cluster can't be reached is Stalled. It is still tried again."""
 
 
 @dataclass(slots=True)
