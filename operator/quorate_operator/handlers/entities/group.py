@@ -17,7 +17,6 @@ from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, ServerError
 
 from quorate_operator.entities.plan import ObservedKafka
-from quorate_operator.entities.users import SECRET_MISSING
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
@@ -211,7 +210,7 @@ class EntityGroup:
             await asyncio.gather(*(self._let_go(member, note) for member in deleted))
         if target.config is not None:
             return await self._reconcile_in(target.config, works, target)
-        if self._client is not None and target.failure is not None and target.failure.code == SECRET_MISSING:
+        if self._client is not None and target.is_secret_gone:
             # A namespace that is deleted loses its Secrets first. What is deleted with it needs the former login.
             leaving = [work for work in works if is_deleted(work.member.body)]
             await self._reconcile_in(self._client[0], leaving, target)

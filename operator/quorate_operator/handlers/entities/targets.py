@@ -64,6 +64,8 @@ class Target:
     config: AdminConfig | None = None
     failure: Failure | None = None
     is_gone: bool = False
+    is_secret_gone: bool = False
+    """Whether the Secret of the login does not exist."""
     is_paused: bool = False
     decommissioned: frozenset[int] = frozenset()
     reserved: frozenset[str] = frozenset()
@@ -104,7 +106,8 @@ class Targets:
             values = None if secret is None else described_secret(secret).values
             fault = spec.security.secret_fault(values)
             if fault is not None:
-                return Target(failure=Failure(code=SECRET_MISSING, message=fault, is_retried=False))
+                failure = Failure(code=SECRET_MISSING, message=fault, is_retried=False)
+                return Target(failure=failure, is_secret_gone=values is None)
         try:
             security = client_security(spec.security, values or {})
             addresses = tuple(

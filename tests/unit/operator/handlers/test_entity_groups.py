@@ -359,8 +359,12 @@ async def test_a_deletion_needs_no_secret_that_went_before_it() -> None:
     for name in ("one", "two"):
         bench.seen(bench.server.create(name, deletionPolicy="Delete"))
     await bench.reconcile()
-    bench.target = Target(failure=Failure(code="SecretMissing", message="no such Secret", is_retried=False))
+    failure = Failure(code="SecretMissing", message="no such Secret", is_retried=False)
+    bench.target = Target(failure=failure)  # the Secret is there, and can't be used any more
     bench.seen(bench.server.delete("one"))
+    await bench.reconcile()
+    assert bench.handler.of("one").topic is not None
+    bench.target = Target(failure=failure, is_secret_gone=True)
     await bench.reconcile()
     assert bench.handler.of("one").topic is None
     await bench.reconcile()

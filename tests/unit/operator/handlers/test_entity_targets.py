@@ -129,6 +129,7 @@ async def test_a_secret_that_can_not_be_used_is_told(values: dict[str, str] | No
     assert "spec.security.secretName: 'login'" in found.failure.message
     assert PASSWORD not in found.failure.message
     assert not found.failure.is_retried
+    assert found.is_secret_gone is (values is None)
 
 
 def test_a_secret_names_no_file() -> None:
