@@ -21,6 +21,7 @@ from quorate_operator.models.base import (
     ResourceName,
     rules,
 )
+from quorate_operator.models.entities import EntityNamespaces
 from quorate_operator.models.history import History
 from quorate_operator.models.hosts import HostTemplate
 from quorate_operator.models.listeners import (
@@ -183,6 +184,11 @@ class KafkaControllerSpec(PoolSpec):
     hibernated: bool = Field(
         default=False,
         description="While true, every node is stopped, brokers first; volumes and registrations are kept.",
+    )
+    entity_namespaces: EntityNamespaces = Field(
+        default=(),
+        description="Other namespaces whose KafkaTopics and KafkaUsers may name this cluster, or * for all. Their "
+        "owners may then manage any topic, and the ACLs of any principal.",
     )
     history: History | None = Field(
         default=None,

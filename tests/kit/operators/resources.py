@@ -10,10 +10,10 @@ from kubernetes.client import ApiException
 class InClusters:
     """The resources of one kind that are in Kafka clusters."""
 
-    def __init__(self, operated: Operated, kind: str) -> None:
+    def __init__(self, operated: Operated, kind: str, namespace: str | None = None) -> None:
         self.operated = operated
         self._kind = kind
-        self._place = (GROUP, VERSION, operated.namespace, f"{kind.lower()}s")
+        self._place = (GROUP, VERSION, namespace or operated.namespace, f"{kind.lower()}s")
 
     def create(self, name: str, **spec: Any) -> None:
         """Apply a resource; None leaves a field out."""

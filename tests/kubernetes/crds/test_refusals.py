@@ -195,6 +195,11 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         '"Always", "IfNotPresent", "Never"',
     ),
     ({"paused": "yes"}, 'spec.paused: Invalid value: "string"', "must be of type boolean"),
+    (
+        {"entityNamespaces": ["team-*"]},
+        'spec.entityNamespaces[0]: Invalid value: "team-*"',
+        "should match",
+    ),
     ({"history": {}}, "spec.history", "must have either storage, for a new volume, or claimName"),
     (
         {"history": {"claimName": "a", "storage": {"size": "1Gi"}}},
@@ -385,6 +390,12 @@ TOPICS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"cluster": None, "bootstrapServers": ["a"]}, 'spec.bootstrapServers[0]: Invalid value: "a"', "match"),
     ({"security": {"protocol": "PLAINTEXT"}}, "security: is for bootstrapServers", "says how it is secured"),
+    (
+        {"cluster": None, "bootstrapServers": ["a:1"], "clusterNamespace": "b"},
+        "clusterNamespace: is the namespace of cluster",
+        "bootstrapServers are in none",
+    ),
+    ({"clusterNamespace": "B"}, 'spec.clusterNamespace: Invalid value: "B"', "should match"),
     (
         {
             "cluster": None,

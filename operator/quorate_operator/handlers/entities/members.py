@@ -34,6 +34,10 @@ class Member:
         return str(self.body["metadata"]["uid"])
 
     @property
+    def namespace(self) -> str:
+        return str(self.body["metadata"]["namespace"])
+
+    @property
     def label(self) -> str:
         metadata = self.body["metadata"]
         return f"{metadata['namespace']}/{metadata['name']}"
