@@ -22,7 +22,9 @@ from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
 from quorate_operator.handlers.entities.members import Member, Work
 from quorate_operator.handlers.entities.statuses import (
+    API_SERVER,
     OPERATOR_FAULT,
+    UNREACHABLE,
     EntityResult,
     Failure,
     entity_status,
@@ -166,7 +168,7 @@ class EntityGroup:
         try:
             failure = await self._reconcile(works)
         except ApiError as error:
-            failure = Failure(code="ApiServer", message=str(error), is_retried=True)
+            failure = Failure(code=API_SERVER, message=str(error), is_retried=True)
         if failure is None:
             self._failures_in_a_row = 0
         else:
@@ -193,9 +195,9 @@ class EntityGroup:
             return None
         target = await self._targets.find(self.key, works[0].resource.spec)
         refused = [work for work in works if not target.admits(work.member.namespace, self.key)]
-        works = [work for work in works if work not in refused]
         for work in refused:
             work.failure = not_admitted(work.member.namespace, self.key)
+        works = [work for work in works if work.failure is None]
         await self._conclude(refused, None, None, target)
         if not works:
             return None
@@ -226,7 +228,7 @@ class EntityGroup:
             )
             observed = await self._observe(client, works, kafka)
         except AdminError as error:
-            return Failure(code="Unreachable", message=str(error), is_retried=True)
+            return Failure(code=UNREACHABLE, message=str(error), is_retried=True)
         for work in works:
             self._claims.put(kafka.cluster_id, work.member.body, work.name)
         for work in works:
@@ -369,7 +371,7 @@ class EntityGroup:
         """Store why a resource can't be changed further in this pass."""
         if isinstance(error, ApiError):
             is_closing = error.is_of_terminating_namespace
-            code = NAMESPACE_TERMINATING if is_closing else "ApiServer"
+            code = NAMESPACE_TERMINATING if is_closing else API_SERVER
             work.failure = Failure(code=code, message=str(error), is_retried=not is_closing)
             return
         if not isinstance(error, AdminError):

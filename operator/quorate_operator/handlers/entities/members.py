@@ -6,7 +6,7 @@ from typing import Any
 
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.handlers.entities.kind_handlers import KindHandler
-from quorate_operator.handlers.entities.statuses import EntityResult, Failure
+from quorate_operator.handlers.entities.statuses import API_SERVER, UNREACHABLE, EntityResult, Failure
 from quorate_operator.handlers.resources import is_deleted
 from quorate_operator.models.manifests import Entity
 from quorate_operator.runtime.kubernetes.api import Object
@@ -44,11 +44,13 @@ class Member:
 
     def blocked(self, failure: Failure, now_ms: int) -> Failure:
         """Return why it was not observed: of a deleted one with the way out, and as Stalled after some time."""
-        if not is_deleted(self.body):
+        if not is_deleted(self.body) or failure.code == API_SERVER:
             return failure
         if self.blocked_since_ms is None:
             self.blocked_since_ms = now_ms
-        is_stalled = now_ms - self.blocked_since_ms >= DELETION_STALLED_AFTER_MS
+        is_stalled = (
+            failure.code == UNREACHABLE and now_ms - self.blocked_since_ms >= DELETION_STALLED_AFTER_MS
+        )
         message = f"{failure.message}; it is deleted, and waits for the cluster: {self.handler.way_out}"
         return replace(failure, message=message, is_retried=failure.is_retried and not is_stalled)
 
