@@ -46,13 +46,14 @@ class EventRecorder:
         at_ms = time.time_ns() // 1_000_000
         text = f"{reason}: {note}"
         self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
-        if self._terminating.get(cluster.namespace, -REPEAT_AFTER_S) > now - TERMINATING_S:
+        namespace = about["metadata"]["namespace"]
+        if self._terminating.get(namespace, -REPEAT_AFTER_S) > now - TERMINATING_S:
             return
         try:
-            await self._api.create(EVENT, cluster.namespace, self._event(about, reason, note, is_warning))
+            await self._api.create(EVENT, namespace, self._event(about, reason, note, is_warning))
         except ApiError as error:  # an Event is for people; nothing depends on it
             if error.is_of_terminating_namespace:
-                self._terminating[cluster.namespace] = now
+                self._terminating[namespace] = now
             log.warning("%s/%s: the Event %s was not written: %s", *cluster, reason, error)
 
     def settle(self, about: Object, reason: str, note: str) -> None:

@@ -12,6 +12,7 @@ from quorate_operator.models.status import Condition, Message, StatusModel
 BOOTSTRAP_SERVERS_MAX = 32
 CHANGES_MAX = 50
 NAME_LENGTH_MAX = 253
+NAMESPACES_MAX = 256
 USERNAME, PASSWORD, JAAS_CONFIG = "username", "password", "sasl.jaas.config"
 """The keys of a Secret with a login."""
 
@@ -24,10 +25,22 @@ ServerAddress = Annotated[
 ]
 ClientProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 ClientMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+EntityNamespaces = Annotated[
+    tuple[
+        Annotated[
+            str,
+            StringConstraints(pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$", min_length=1, max_length=63),
+        ],
+        ...,
+    ],
+    Field(strict=False, max_length=NAMESPACES_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),
+]
+"""The namespaces whose topics and users may be in a cluster; `*` stands for all."""
 DeletionPolicy = Literal["Retain", "Delete"]
 
 _ONE_CLUSTER = "either cluster or bootstrapServers must be given: which Kafka cluster it is in"
 _SECURITY_ALONE = "security: is for bootstrapServers; a cluster of this namespace says how it is secured"
+_NAMESPACE_ALONE = "clusterNamespace: is the namespace of cluster; bootstrapServers are in none"
 _MECHANISM = "mechanism: is needed with protocol SASL_SSL or SASL_PLAINTEXT, and allowed with no other"
 _LOGIN_NEEDED = (
     "secretName: is needed with protocol SASL_SSL or SASL_PLAINTEXT, and not allowed with PLAINTEXT"
@@ -99,6 +112,17 @@ ENTITY_RULES: tuple[Mapping[str, str], ...] = (
 )
 """The rules of every spec for the API server."""
 
+SHARED_ENTITY_RULES: tuple[Mapping[str, str], ...] = (
+    *ENTITY_RULES,
+    {"rule": "!has(self.clusterNamespace) || has(self.cluster)", "message": _NAMESPACE_ALONE},
+    {
+        "rule": "has(self.clusterNamespace) == has(oldSelf.clusterNamespace) && "
+        "(!has(self.clusterNamespace) || self.clusterNamespace == oldSelf.clusterNamespace)",
+        "message": "clusterNamespace can't be changed: create another resource",
+    },
+)
+"""The rules of specs that may name a cluster of another namespace."""
+
 
 class EntitySpec(Model):
     """The Kafka cluster, and what happens in Kafka when the resource is deleted."""
@@ -132,6 +156,22 @@ class EntitySpec(Model):
             raise ValueError(_ONE_CLUSTER)
         if self.security is not None and self.bootstrap_servers is None:
             raise ValueError(_SECURITY_ALONE)
+        return self
+
+
+class SharedEntitySpec(EntitySpec):
+    """The same, of a resource whose cluster may be in another namespace."""
+
+    cluster_namespace: ResourceName | None = Field(
+        default=None,
+        description="The namespace of that KafkaController, which must list the namespace of this resource in its "
+        "spec.entityNamespaces. Default: the namespace of this resource. It can't be changed.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_cluster_in_the_namespace(self) -> Self:
+        if self.cluster_namespace is not None and self.cluster is None:
+            raise ValueError(_NAMESPACE_ALONE)
         return self
 
 

@@ -7,11 +7,11 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 
 from quorate_operator.models.base import CONFIG_PROPERTIES_MAX, Model, PropertyValue, rules
 from quorate_operator.models.entities import (
-    ENTITY_RULES,
+    SHARED_ENTITY_RULES,
     DeletionPolicy,
     EntityMetadata,
-    EntitySpec,
     EntityStatus,
+    SharedEntitySpec,
 )
 
 TOPIC_NAME_LENGTH_MAX = 249
@@ -39,12 +39,12 @@ def _check_config(name: str) -> str:
 ConfigName = Annotated[str, AfterValidator(_check_config)]
 
 
-class KafkaTopicSpec(EntitySpec):
+class KafkaTopicSpec(SharedEntitySpec):
     """A topic. It is created, or adopted if it exists; what the spec does not name stays as it is."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            *ENTITY_RULES,
+            *SHARED_ENTITY_RULES,
             {
                 "rule": "has(self.topicName) == has(oldSelf.topicName) && "
                 "(!has(self.topicName) || self.topicName == oldSelf.topicName)",

@@ -7,11 +7,11 @@ from quorate_protocol.kafka.enums import SUPPORTED_OPERATIONS, ResourceType
 
 from quorate_operator.models.base import Duration, Model, ResourceName, rules
 from quorate_operator.models.entities import (
-    ENTITY_RULES,
+    SHARED_ENTITY_RULES,
     DeletionPolicy,
     EntityMetadata,
-    EntitySpec,
     EntityStatus,
+    SharedEntitySpec,
 )
 from quorate_operator.models.security import ISSUED_RULES, IssuerRef, Principal, check_validity
 
@@ -201,12 +201,12 @@ class Quotas(Model):
     )
 
 
-class KafkaUserSpec(EntitySpec):
+class KafkaUserSpec(SharedEntitySpec):
     """A user: credentials, ACLs and quotas. What the spec does not name stays as it is."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            *ENTITY_RULES,
+            *SHARED_ENTITY_RULES,
             {
                 "rule": "has(self.userName) == has(oldSelf.userName) && "
                 "(!has(self.userName) || self.userName == oldSelf.userName)",

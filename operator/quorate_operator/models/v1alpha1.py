@@ -20,6 +20,7 @@ from quorate_operator.models.base import (
     ResourceName,
     rules,
 )
+from quorate_operator.models.entities import EntityNamespaces
 from quorate_operator.models.exposures import check_node_ports
 from quorate_operator.models.history import History
 from quorate_operator.models.hosts import HostTemplate
@@ -189,6 +190,11 @@ class KafkaControllerSpec(PoolSpec):
         default="Running",
         description="Running: the nodes are as the manifest says. Paused: the cluster is not changed; its status is "
         "still updated. Hibernated: every node is stopped, brokers first; volumes and registrations are kept.",
+    )
+    entity_namespaces: EntityNamespaces = Field(
+        default=(),
+        description="Other namespaces whose KafkaTopics and KafkaUsers may name this cluster, or * for all. Their "
+        "owners may then manage any topic, and the ACLs of any principal.",
     )
     history: History | None = Field(
         default=None,

@@ -10,10 +10,10 @@ from kubernetes.client import ApiException
 class InClusters:
     """The resources of one kind that are in Kafka clusters."""
 
-    def __init__(self, operated: Operated, kind: str) -> None:
+    def __init__(self, operated: Operated, kind: str, namespace: str | None = None) -> None:
         self.operated = operated
         self._kind = kind
-        self._place = (GROUP, VERSION, operated.namespace, f"{kind.lower()}s")
+        self._place = (GROUP, VERSION, namespace or operated.namespace, f"{kind.lower()}s")
 
     def create(self, name: str, **spec: Any) -> None:
         """Apply a resource; None leaves a field out."""
@@ -47,6 +47,10 @@ class InClusters:
             if error.status == 404:
                 return None
             raise
+
+    def list(self) -> list[dict[str, Any]]:
+        """The resources."""
+        return list(self.operated.custom.list_namespaced_custom_object(*self._place)["items"])
 
     def status(self, name: str) -> dict[str, Any]:
         """Its status; empty until it is written."""

@@ -29,7 +29,9 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     operated.create_brokers(replicas=2, config=config)
     topics = Topics(operated)
     topics.create("orders", partitions=2, replicationFactor=1, config={RETENTION: 600_000, SEGMENT: 60_000})
-    operated.start_operator("--no-leader-election", "--drift-interval=2")
+    other = f"{operated.namespace}-tenant"
+    operated.core.create_namespace({"metadata": {"name": other}})
+    operated.start_operator("--no-leader-election", "--drift-interval=2", f"--namespace={other}")
     operated.wait(lambda: operated.brokers_settled(0, 1), "two brokers to be ready", BROKERS_TIMEOUT_S)
 
     # Created, and used.
@@ -83,6 +85,19 @@ def test_topics_from_apply_to_use_and_back(brokered: Operated) -> None:
     assert f"{operated.namespace}/orders" in topics.condition("orders-too", "Stalled")["message"]
     topics.delete("orders-too")
     operated.wait(lambda: topics.read("orders-too") is None, "the second resource to go")
+
+    # In another namespace, with the consent of the cluster.
+    tenants = InClusters(operated, "KafkaTopic", other)
+    tenants.create("theirs", clusterNamespace=operated.namespace, partitions=1, deletionPolicy="Delete")
+    operated.wait(
+        lambda: tenants.condition("theirs", "Stalled").get("reason") == "NamespaceNotAllowed", "the refusal"
+    )
+    operated.patch(entityNamespaces=[other])
+    tenants.wait_ready("theirs")
+    assert len(topics.described("theirs").partitions) == 1
+    operated.wait(lambda: finalizers(tenants.read("theirs")), "the finalizer")
+    tenants.delete("theirs")
+    operated.wait(lambda: tenants.read("theirs") is None, "the resource to go")
 
     # Back: what is retained stays, what is to be deleted goes, and nothing hangs when the cluster is gone.
     topics.delete("kept")

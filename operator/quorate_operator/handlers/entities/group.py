@@ -17,13 +17,14 @@ from quorate_admin.config import AdminConfig
 from quorate_admin.errors import AdminError, ServerError
 
 from quorate_operator.entities.plan import ObservedKafka
-from quorate_operator.entities.users import SECRET_MISSING
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
 from quorate_operator.handlers.entities.members import Member, Work
 from quorate_operator.handlers.entities.statuses import (
+    API_SERVER,
     OPERATOR_FAULT,
+    UNREACHABLE,
     EntityResult,
     Failure,
     entity_status,
@@ -31,7 +32,7 @@ from quorate_operator.handlers.entities.statuses import (
     is_ready,
     ready_reason,
 )
-from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
+from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets, not_admitted
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
 from quorate_operator.handlers.statuses import UNKNOWN_FIELDS, unknown_fields_note, with_unknown_fields
@@ -51,18 +52,6 @@ DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 log = logging.getLogger(__name__)
-
-
-def requeue_policy_of(drift_interval_s: int) -> RequeuePolicy:
-    """Return the policy of resources that are compared with Kafka each `drift_interval_s`."""
-    settled_ms = drift_interval_s * 1000
-    return RequeuePolicy(
-        working_ms=min(1_000, settled_ms),
-        settled_ms=settled_ms,
-        asleep_ms=settled_ms,
-        retry_ms_min=1_000,
-        retry_ms_max=15_000,
-    )
 
 
 class EntityGroup:
@@ -181,12 +170,12 @@ class EntityGroup:
         try:
             failure = await self._reconcile(works)
         except ApiError as error:
-            failure = Failure(code="ApiServer", message=str(error), is_retried=True)
+            failure = Failure(code=API_SERVER, message=str(error), is_retried=True)
         if failure is None:
             self._failures_in_a_row = 0
         else:
             self._failures_in_a_row += 1
-            left = [work.member for work in works if not work.member.is_cleared]
+            left = [work.member for work in works if not work.member.is_cleared and work.failure is None]
             for member in left:
                 member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
             results = [EntityResult(failure=member.blocked(failure, now_ms)) for member in left]
@@ -207,13 +196,20 @@ class EntityGroup:
         if not works:
             return None
         target = await self._targets.find(self.key, works[0].resource.spec)
+        refused = [work for work in works if not target.admits(work.member.namespace, self.key)]
+        for work in refused:
+            work.failure = not_admitted(work.member.namespace, self.key)
+        works = [work for work in works if work.failure is None]
+        await self._conclude(refused, None, None, target)
+        if not works:
+            return None
         if target.is_gone:
             deleted = [work.member for work in works if is_deleted(work.member.body)]
             note = "the cluster is gone: nothing was deleted in it"
             await asyncio.gather(*(self._let_go(member, note) for member in deleted))
         if target.config is not None:
             return await self._reconcile_in(target.config, works, target)
-        if self._client is not None and target.failure is not None and target.failure.code == SECRET_MISSING:
+        if self._client is not None and target.is_secret_gone:
             # A namespace that is deleted loses its Secrets first. What is deleted with it needs the former login.
             leaving = [work for work in works if is_deleted(work.member.body)]
             await self._reconcile_in(self._client[0], leaving, target)
@@ -234,16 +230,23 @@ class EntityGroup:
             )
             observed = await self._observe(client, works, kafka)
         except AdminError as error:
-            return Failure(code="Unreachable", message=str(error), is_retried=True)
+            return Failure(code=UNREACHABLE, message=str(error), is_retried=True)
         for work in works:
             self._claims.put(kafka.cluster_id, work.member.body, work.name)
         for work in works:
             await self._plan(work, kafka, observed)
-        begun = await asyncio.gather(*(self._begin(work, kafka, target) for work in works))
-        open_works = [work for work, is_open in zip(works, begun, strict=True) if is_open]
-        await self._change(open_works, client)
-        await asyncio.gather(*map(self._finish, open_works))
+        await self._conclude(works, client, kafka.cluster_id, target)
         return None
+
+    async def _conclude(
+        self, works: Sequence[Work], client: AdminClient | None, cluster_id: str | None, target: Target
+    ) -> None:
+        """Make the planned changes, and report. Without a client, nothing was planned."""
+        begun = await asyncio.gather(*(self._begin(work, cluster_id, target) for work in works))
+        open_works = [work for work, is_open in zip(works, begun, strict=True) if is_open]
+        if client is not None:
+            await self._change(open_works, client)
+        await asyncio.gather(*map(self._finish, open_works))
 
     async def _observe(
         self, client: AdminClient, works: Sequence[Work], kafka: ObservedKafka
@@ -297,7 +300,7 @@ class EntityGroup:
             self._fault(member.label, member.handler, error)
             work.failure = self._failure_of(member, error)
 
-    async def _begin(self, work: Work, kafka: ObservedKafka, target: Target) -> bool:
+    async def _begin(self, work: Work, cluster_id: str | None, target: Target) -> bool:
         """Report what is to be changed for one resource. Returns False if it is let go."""
         member = work.member
         member.fault = ""
@@ -306,7 +309,7 @@ class EntityGroup:
             plan=work.plan,
             failure=work.failure,
             is_paused=target.is_paused or is_paused(member.body),
-            cluster_id=kafka.cluster_id,
+            cluster_id=cluster_id,
         )
         if is_leaving and not work.changes and not (work.failure and work.failure.is_fault):
             await self._let_go(member, None if work.failure is None else work.failure.message)
@@ -370,7 +373,7 @@ class EntityGroup:
         """Store why a resource can't be changed further in this pass."""
         if isinstance(error, ApiError):
             is_closing = error.is_of_terminating_namespace
-            code = NAMESPACE_TERMINATING if is_closing else "ApiServer"
+            code = NAMESPACE_TERMINATING if is_closing else API_SERVER
             work.failure = Failure(code=code, message=str(error), is_retried=not is_closing)
             return
         if not isinstance(error, AdminError):
@@ -412,7 +415,7 @@ class EntityGroup:
         """Return the resource; None if it is invalid or not allowed, which is reported."""
         reason, message = NOT_ALLOWED, self._targets.refusal_of(member.body)
         try:
-            served = read_entity(member.body, f"namespace {self.key.namespace}")
+            served = read_entity(member.body, f"namespace {member.namespace}")
         except ManifestError as error:
             reason, message = INVALID_MANIFEST, str(error)
         if message is not None:
@@ -499,9 +502,9 @@ class EntityGroup:
             member.body = {**member.body, "metadata": metadata, "status": written.get("status")}
 
     def _count(self, due: Iterable[Member], duration_s: float) -> None:
-        kinds: dict[str, list[Member]] = {}
+        kinds: dict[tuple[str, str], list[Member]] = {}
         for member in due:
-            kinds.setdefault(member.handler.kind.name, []).append(member)
-        for kind, members in kinds.items():
+            kinds.setdefault((member.handler.kind.name, member.namespace), []).append(member)
+        for (kind, namespace), members in kinds.items():
             has_failed = bool(self._failures_in_a_row) or any(member.failures_in_a_row for member in members)
-            self._shared.metrics.count_pass(kind, self.key.namespace, duration_s, has_failed=has_failed)
+            self._shared.metrics.count_pass(kind, namespace, duration_s, has_failed=has_failed)

@@ -6,13 +6,13 @@ from typing import Any
 
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.handlers.entities.kind_handlers import KindHandler
-from quorate_operator.handlers.entities.statuses import EntityResult, Failure
+from quorate_operator.handlers.entities.statuses import API_SERVER, UNREACHABLE, EntityResult, Failure
 from quorate_operator.handlers.resources import is_deleted
 from quorate_operator.models.manifests import Entity
 from quorate_operator.runtime.kubernetes.api import Object
 
 DELETION_STALLED_AFTER_MS = 60_000
-"""After this time, a deleted resource whose cluster can't be reached is Stalled. It is tried again nevertheless."""
+"""After this time, a deleted resource whose cluster can't be reached is Stalled. It is still tried again."""
 
 
 @dataclass(slots=True)
@@ -36,17 +36,23 @@ class Member:
         return str(self.body["metadata"]["uid"])
 
     @property
+    def namespace(self) -> str:
+        return str(self.body["metadata"]["namespace"])
+
+    @property
     def label(self) -> str:
         metadata = self.body["metadata"]
         return f"{metadata['namespace']}/{metadata['name']}"
 
     def blocked(self, failure: Failure, now_ms: int) -> Failure:
         """Return why it was not observed: of a deleted one with the way out, and as Stalled after some time."""
-        if not is_deleted(self.body):
+        if not is_deleted(self.body) or failure.code == API_SERVER:
             return failure
         if self.blocked_since_ms is None:
             self.blocked_since_ms = now_ms
-        is_stalled = now_ms - self.blocked_since_ms >= DELETION_STALLED_AFTER_MS
+        is_stalled = (
+            failure.code == UNREACHABLE and now_ms - self.blocked_since_ms >= DELETION_STALLED_AFTER_MS
+        )
         message = f"{failure.message}; it is deleted, and waits for the cluster: {self.handler.way_out}"
         return replace(failure, message=message, is_retried=failure.is_retried and not is_stalled)
 

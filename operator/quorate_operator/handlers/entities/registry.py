@@ -3,12 +3,25 @@
 from collections.abc import Callable, Iterable
 
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
+from quorate_operator.handlers.entities.group import EntityGroup
 from quorate_operator.handlers.entities.kind_handlers import KindHandler
 from quorate_operator.handlers.entities.targets import TargetKey, Targets
 from quorate_operator.handlers.resources import ResourceMap, is_paused, key_of, put_newer
 from quorate_operator.handlers.shared import ReconcileTasks, Shared
 from quorate_operator.runtime.kubernetes.api import Kind, Object
+from quorate_operator.runtime.loop import RequeuePolicy
+
+
+def requeue_policy_of(drift_interval_s: int) -> RequeuePolicy:
+    """Return the policy of resources that are compared with Kafka each `drift_interval_s`."""
+    settled_ms = drift_interval_s * 1000
+    return RequeuePolicy(
+        working_ms=min(1_000, settled_ms),
+        settled_ms=settled_ms,
+        asleep_ms=settled_ms,
+        retry_ms_min=1_000,
+        retry_ms_max=15_000,
+    )
 
 
 class Entities:

@@ -16,6 +16,8 @@ AS_DESIRED = "AsDesired"
 CHANGING = "Changing"
 WAITING = "Waiting"
 OPERATOR_FAULT = "OperatorFault"
+API_SERVER = "ApiServer"
+UNREACHABLE = "Unreachable"
 CHANGE_LENGTH_MAX = 2_000
 
 
@@ -48,7 +50,7 @@ def failure_of(error: Exception, *, is_first: bool) -> Failure:
     if not isinstance(error, AdminError):
         return Failure(code=OPERATOR_FAULT, message=fault_message(error), is_retried=is_first)
     if not isinstance(error, ServerError):
-        return Failure(code="Unreachable", message=str(error), is_retried=True)
+        return Failure(code=UNREACHABLE, message=str(error), is_retried=True)
     code = "".join(part.capitalize() for part in error.error_code.name.split("_"))
     return Failure(code=code, message=str(error), is_retried=error.error_code.retriable or is_first)
 

@@ -30,11 +30,14 @@ from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 API_TIMEOUT_MS = 20_000
 """Time limit for one answer, from any of the brokers."""
 
+NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+
 
 class TargetKey(NamedTuple):
-    """The Kafka cluster that resources of a namespace name: `cluster`, or `servers` as JSON."""
+    """The Kafka cluster that resources name: `cluster` of a namespace, or `servers` as JSON."""
 
     namespace: str
+    """The namespace of the cluster; for servers, of the resources."""
     cluster: str
     servers: str
 
@@ -44,7 +47,8 @@ class TargetKey(NamedTuple):
         spec, namespace = body["spec"], body["metadata"]["namespace"]
         servers = {name: spec[name] for name in ("bootstrapServers", "security") if name in spec}
         text = json.dumps(servers, sort_keys=True) if servers else ""
-        return cls(namespace, str(spec.get("cluster") or ""), text)
+        cluster = str(spec.get("cluster") or "")
+        return cls(str(spec.get("clusterNamespace") or namespace) if cluster else namespace, cluster, text)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.cluster or self.servers}"
@@ -66,12 +70,29 @@ class Target:
 
     config: AdminConfig | None = None
     failure: Failure | None = None
+    namespaces: frozenset[str] = frozenset()
+    """The other namespaces whose resources may be in the cluster; `*` stands for all."""
     is_gone: bool = False
+    is_secret_gone: bool = False
+    """Whether the Secret of the login does not exist."""
     is_paused: bool = False
     decommissioned: frozenset[int] = frozenset()
     reserved: frozenset[str] = frozenset()
     addresses: Mapping[int, NodeAddress] = field(default_factory=dict)
     """The addresses of single brokers by broker id, as far as they are known."""
+
+    def admits(self, namespace: str, key: "TargetKey") -> bool:
+        """Whether resources of this namespace may be in the cluster."""
+        return namespace == key.namespace or not {namespace, "*"}.isdisjoint(self.namespaces)
+
+
+def not_admitted(namespace: str, key: TargetKey) -> Failure:
+    """Return the failure of a resource in a namespace that the cluster does not list, if there is such a cluster."""
+    message = (
+        f"spec.clusterNamespace: {key.namespace!r}: there is no KafkaController {key.cluster} in that namespace with "
+        f"{namespace!r} in its spec.entityNamespaces"
+    )
+    return Failure(code=NAMESPACE_NOT_ALLOWED, message=message, is_retried=False)
 
 
 class Targets:
@@ -121,7 +142,8 @@ class Targets:
             values = described_secret(secret).values
             fault = spec.security.secret_fault(values)
             if fault is not None:
-                return Target(failure=Failure(code=SECRET_MISSING, message=fault, is_retried=False))
+                failure = Failure(code=SECRET_MISSING, message=fault, is_retried=False)
+                return Target(failure=failure, is_secret_gone=values is None)
         try:
             security = client_security(spec.security, values or {})
             addresses = tuple(
@@ -138,6 +160,11 @@ class Targets:
         if quorum is None:
             # Resources are seen in any order: one that was not seen yet is requested.
             quorum = await self._api.get(CONTROLLERS, key.namespace, key.name)
+        target = self._of_quorum(key, quorum)
+        namespaces = () if quorum is None else quorum["spec"].get("entityNamespaces", ())
+        return replace(target, namespaces=frozenset(namespaces))
+
+    def _of_quorum(self, key: ClusterKey, quorum: Object | None) -> Target:
         if quorum is not None and not is_selected(self._selector, quorum):
             message = split_message(self._selector, key, [quorum])
             # It passes when the labels have been changed: a resource comes to another operator with its cluster.

@@ -64,7 +64,7 @@ def sizes(admin: ScriptedAdmin, name: str) -> list[int]:
 
 
 async def test_300_topics_are_deleted_with_few_requests(admin: ScriptedAdmin) -> None:
-    """One that is gone already is no error."""
+    """A topic that is gone already is no error."""
     ids = [UUID(int=number) for number in range(1, 300)]
     gone, kept = ServerError(ErrorCode.unknown_topic_id), ServerError(ErrorCode.topic_authorization_failed)
     admin.responses["delete_topics"] = lambda keys: Results(

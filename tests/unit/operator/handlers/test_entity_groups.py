@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,8 +17,9 @@ from quorate_operator.entities.plan import EntityPlan
 from quorate_operator.entities.topics import CreateTopic
 from quorate_operator.handlers.dropped_statuses import DroppedStatuses
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.group import EntityGroup, requeue_policy_of
+from quorate_operator.handlers.entities.group import EntityGroup
 from quorate_operator.handlers.entities.kind_handlers import ResourceChange, Seen, TopicHandler, uid_of
+from quorate_operator.handlers.entities.registry import requeue_policy_of
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets
 from quorate_operator.models.manifests import Entity
@@ -361,8 +363,12 @@ async def test_a_deletion_needs_no_secret_that_went_before_it() -> None:
     for name in ("one", "two"):
         bench.seen(bench.server.create(name, deletionPolicy="Delete"))
     await bench.reconcile()
-    bench.target = Target(failure=Failure(code="SecretMissing", message="no such Secret", is_retried=False))
+    failure = Failure(code="SecretMissing", message="no such Secret", is_retried=False)
+    bench.target = Target(failure=failure)  # the Secret is there, and can't be used any more
     bench.seen(bench.server.delete("one"))
+    await bench.reconcile()
+    assert bench.handler.of("one").topic is not None
+    bench.target = Target(failure=failure, is_secret_gone=True)
     await bench.reconcile()
     assert bench.handler.of("one").topic is None
     await bench.reconcile()
@@ -382,6 +388,33 @@ async def test_a_namespace_that_terminates_is_not_asked_again_and_again() -> Non
     assert bench.condition("orders", "Reconciling") == ("False", "NamespaceTerminating")
     await bench.reconcile(later_ms=20_000)
     assert bench.handler.done == []
+
+
+async def test_topics_of_other_namespaces_need_the_consent_of_the_cluster() -> None:
+    """Without it they do not learn whether there is such a cluster, and their deletion deletes nothing."""
+    bench = Bench()
+    for name, namespace in (("own", "kafka"), ("listed", "friends"), ("refused", "strangers")):
+        body = bench.server.create(name, deletionPolicy="Delete")
+        body["metadata"]["namespace"] = namespace
+        bench.seen(body)
+    bench.target = replace(REACHED, namespaces=frozenset({"friends"}))
+    await bench.reconcile()
+    await bench.reconcile()
+    assert bench.condition("own", "Ready") == bench.condition("listed", "Ready") == ("True", "AsDesired")
+    refused = bench.server.bodies["refused"]["status"]["conditions"]
+    assert bench.condition("refused", "Stalled") == ("True", "NamespaceNotAllowed")
+    missing = Failure(code="ClusterMissing", message="no such KafkaController", is_retried=False)
+    bench.target = Target(failure=missing, is_gone=True)
+    await bench.reconcile()
+    assert bench.server.bodies["refused"]["status"]["conditions"] == refused
+    # The consent is withdrawn.
+    bench.target = REACHED
+    bench.seen(bench.server.delete("listed"))
+    await bench.reconcile()
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("listed")
+    assert bench.handler.of("listed").topic is not None
+    assert "NothingDeleted" in {reason for reason, _ in bench.events.recorded}
 
 
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:

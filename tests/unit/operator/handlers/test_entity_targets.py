@@ -80,6 +80,21 @@ async def test_a_cluster_that_was_not_seen_yet_is_asked_for() -> None:
     assert (await find(Server(quorum=going), body)).is_gone
 
 
+async def test_a_cluster_lists_the_namespaces_whose_resources_it_admits() -> None:
+    """Also while it can't be reached: a hibernated cluster has not shut them out."""
+    body = topic(cluster="quorum", clusterNamespace="clusters")
+    key = TargetKey.of(body)
+    assert (key.namespace, key.cluster) == ("clusters", "quorum")
+    for hibernated in (False, True):
+        listed = await find(Server(quorum=quorum(entityNamespaces=["kafka"], hibernated=hibernated)), body)
+        assert listed.admits("kafka", key)
+        assert listed.admits("clusters", key)
+        assert not listed.admits("other", key)
+    assert (await find(Server(quorum=quorum(entityNamespaces=["*"])), body)).admits("other", key)
+    for server in (Server(quorum=quorum()), Server()):
+        assert not (await find(server, body)).admits("kafka", key)
+
+
 async def test_a_topic_waits_while_its_cluster_is_another_operators() -> None:
     body, selector = topic(cluster="quorum"), LabelSelector.parse("operator=blue")
     kept = quorum()
@@ -131,6 +146,7 @@ async def test_a_secret_that_can_not_be_used_is_told(values: dict[str, str] | No
     assert "spec.security.secretName: 'login'" in found.failure.message
     assert PASSWORD not in found.failure.message
     assert not found.failure.is_retried
+    assert found.is_secret_gone is (values is None)
 
 
 @pytest.mark.parametrize("labels", [None, {}, {FOR_SERVERS: "false"}, {"quorate.dev/for-listeners": "true"}])

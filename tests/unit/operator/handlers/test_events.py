@@ -22,10 +22,12 @@ class _Api:
     def __init__(self, refusal: ApiError | None = None) -> None:
         self._refusal = refusal
         self.requests = 0
+        self.namespaces: list[str] = []
         self.written: list[Any] = []
 
-    async def create(self, _kind: object, _namespace: str, body: dict[str, Any]) -> None:
+    async def create(self, _kind: object, namespace: str, body: dict[str, Any]) -> None:
         self.requests += 1
+        self.namespaces.append(namespace)
         if self._refusal is not None:
             raise self._refusal
         self.written.append(body)
@@ -41,6 +43,16 @@ async def test_an_event_is_written_once_until_it_is_settled() -> None:
     recorder.settle(ABOUT, "StartNode", "node 1")
     await recorder.record(KEY, ABOUT, "StartNode", "node 1")
     assert len(api.written) == 2
+
+
+async def test_an_event_is_in_the_namespace_of_its_object() -> None:
+    """A topic may be in another namespace than its cluster."""
+    api = _Api()
+    recorder = EventRecorder(cast("Any", api), SnapshotRegistry(), "operator-1")
+    elsewhere = {**ABOUT, "metadata": {"uid": "2", "name": "orders", "namespace": "other"}}
+    await recorder.record(KEY, elsewhere, "CreateTopic", "create it")
+    assert api.namespaces == ["other"]
+    assert api.written[0]["metadata"]["namespace"] == "other"
 
 
 async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,5 +73,6 @@ async def test_in_a_namespace_that_terminates_no_more_events_are_written() -> No
     for number in range(3):
         await recorder.record(KEY, ABOUT, "StartNode", f"node {number}")
     assert api.requests == 1
-    await recorder.record(KEY._replace(namespace="other"), ABOUT, "StartNode", "node 3")
+    elsewhere = {**ABOUT, "metadata": {"uid": "2", "name": "orders", "namespace": "other"}}
+    await recorder.record(KEY, elsewhere, "StartNode", "node 1")
     assert api.requests == 2
