@@ -293,7 +293,7 @@ def _failures_reported() -> Iterator[None]:
     """Report expected errors in one line, and end the job on SIGTERM as on Ctrl-C."""
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(number)
 
     before = signal.signal(signal.SIGTERM, end)
     try:
