@@ -20,6 +20,7 @@ from pyspark_quorate.jobs.progress import steps_shown
 from quorate.console import (
     Output,
     flag,
+    needing,
     option,
     parse_duration_s,
     plain_app,
@@ -297,7 +298,7 @@ def _failures_reported() -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        with report_failures(LakeError):
+        with report_failures(LakeError), needing("lake"):
             yield
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -54,6 +54,7 @@ from quorate.console.command import (
 from quorate.console.output import (
     CommandError as CommandError,
     UsageError as UsageError,
+    needing as needing,
     print_json as print_json,
     print_version as print_version,
     report_failures as report_failures,

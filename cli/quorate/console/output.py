@@ -48,6 +48,22 @@ def report_failures(*expected: type[Exception]) -> Iterator[None]:
         raise typer.Exit(128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)) from None
 
 
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Import packages of an extra of Quorate within this context.
+
+    Raises:
+        CommandError: one is not installed; the message has the command that installs it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package.startswith(("quorate", "pyspark_quorate")):
+            raise  # a fault of ours
+        raise CommandError(f"{package} is missing: pip install 'quorate[{extra}]'") from error
+
+
 def write(text: str) -> None:
     """Write text to stdout at once."""
     sys.stdout.write(text)

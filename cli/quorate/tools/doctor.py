@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 WIDTH = 110
 _LABEL_WIDTH = 9
 LAKE_TIMEOUT_S = 300
-_HOW_TO_GET = "reading a lake needs what `pip install 'quorate[lake]'` installs"
 _COLOURS = {"danger": typer.colors.RED, "blocked": typer.colors.MAGENTA, "warning": typer.colors.YELLOW}
 
 app = tool_app()
@@ -248,10 +247,9 @@ def read_lake(lake: str, cluster_id: str) -> "Mapping[str, Sequence[Row]]":
 
 
 def _last_line(errors: str) -> str:
-    """The last line of stderr; the last line of a traceback names the missing package."""
+    """The last line of stderr."""
     lines = [line.removeprefix("error: ") for line in errors.splitlines() if line.strip()]
-    last = lines[-1] if lines else "it can't be read"
-    return f"{last}: {_HOW_TO_GET}" if last.startswith("ModuleNotFoundError") else last
+    return lines[-1] if lines else "it can't be read"
 
 
 def _finding_text(finding: "Finding", paint: Paint, past: "Past | None" = None) -> str:

@@ -69,6 +69,26 @@ def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
     assert {name for name in loaded if heavy.fullmatch(name)} == needed.get(tool, set())
 
 
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("kubernetes", ["status"], "kubectl"),
+        ("kopf", ["operator", "run"], "operator"),
+        ("pyspark", ["metadata-shell", "--lake", ".", "ls"], "lake"),
+        ("pyspark", ["lake", "diff", ".", "1", "2"], "lake"),
+    ],
+)
+def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
+    missing: str, arguments: list[str], extra: str
+) -> None:
+    code = f"import sys\nsys.modules[{missing!r}] = None\nfrom quorate.main import main\nmain()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    expected = f"error: {missing} is missing: pip install 'quorate[{extra}]'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", expected)
+
+
 def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     """What `quorate` prints, and the modules that it has loaded."""
     code = (

@@ -13,6 +13,7 @@ from quorate.console import (
     ToolCommand,
     UsageError,
     admin_config,
+    needing,
     option,
     print_json,
     tool_app,
@@ -170,17 +171,18 @@ def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterat
 
 
 def _past(files: _Files) -> tuple["ImageState", "Provenance"]:
-    from pyspark_quorate.errors import LakeError
-    from pyspark_quorate.past.image import Moment
-
     from quorate.tools.metadata_shell.past import open_history, parse_moment
     from quorate.tools.metadata_shell.sources import warn_of
 
-    moment = Moment() if files.at is None else parse_moment(files.at)
-    try:
-        past = open_history(files.lake or "", files.cluster_id).to(moment)
-    except LakeError as error:
-        raise CommandError(str(error)) from error
+    with needing("lake"):
+        from pyspark_quorate.errors import LakeError
+        from pyspark_quorate.past.image import Moment
+
+        moment = Moment() if files.at is None else parse_moment(files.at)
+        try:
+            past = open_history(files.lake or "", files.cluster_id).to(moment)
+        except LakeError as error:
+            raise CommandError(str(error)) from error
     warn_of(past)
     return past.image, past.image.provenance
 
