@@ -17,6 +17,7 @@ are imported only when they are needed, because people wait for the start of a t
 """
 
 from quorate.command_line import (
+    examples as examples,
     plain_app as plain_app,
     print_failure as print_failure,
     warn as warn,

@@ -11,6 +11,7 @@ from quorate.console import (
     CommandError,
     ToolCommand,
     admin_config,
+    examples,
     option,
     print_failure,
     run,
@@ -30,10 +31,15 @@ _LABEL_WIDTH = 9
 LAKE_TIMEOUT_S = 300
 _COLOURS = {"danger": typer.colors.RED, "blocked": typer.colors.MAGENTA, "warning": typer.colors.YELLOW}
 
+EXAMPLES = examples(
+    "quorate doctor -C localhost:9093",
+    "quorate doctor -b localhost:9092 -o json",
+)
+
 app = tool_app()
 
 
-@app.command(cls=ToolCommand)
+@app.command(cls=ToolCommand, epilog=EXAMPLES)
 def doctor(
     context: typer.Context,
     history: Annotated[

@@ -13,6 +13,7 @@ from quorate.console import (
     ToolCommand,
     UsageError,
     admin_config,
+    examples,
     needing,
     option,
     print_json,
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
     from quorate.tools.metadata_shell.calls import Call
     from quorate.tools.metadata_shell.nodes import Node
+
+EXAMPLES = examples(
+    "quorate metadata-shell -C localhost:9093 ls /image/topics/byName",
+    "quorate metadata-shell --directory /var/lib/kafka/__cluster_metadata-0",
+)
 
 app = tool_app()
 
@@ -60,7 +66,7 @@ class ShellCommand(ToolCommand):
     CONTROLLER_NAMES = (*ToolCommand.CONTROLLER_NAMES, "-q")
 
 
-@app.command(cls=ShellCommand)
+@app.command(cls=ShellCommand, epilog=EXAMPLES)
 def metadata_shell(
     context: typer.Context,
     words: Annotated[
