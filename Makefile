@@ -83,6 +83,7 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/python tools/check_test_attributes.py
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/test_repository_rules.py
 	$(BIN)/python tools/check_generated.py

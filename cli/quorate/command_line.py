@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any, Final, Never
 
 import typer
@@ -16,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_EXAMPLE_WIDTH: Final = 74
 _HELP_CHARACTERS_MAX: Final = 1_000
 """The help of a command in a list of commands is wrapped, not cut."""
 # Typer exports neither of the two.
@@ -85,6 +87,19 @@ def plain_app(cls: type[TyperGroup] = Group, **settings: Any) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         **settings,
     )
+
+
+def examples(*commands: str) -> str:
+    """Return the end of a help: commands, each on as many lines of a shell as it needs."""
+    wrapped = (
+        " \\\n".join(
+            textwrap.wrap(
+                command, _EXAMPLE_WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            )
+        )
+        for command in commands
+    )
+    return "\n".join(("\b", "Examples:", *wrapped))  # \b: lines are not joined
 
 
 def _refuse(error: Any) -> Never:

@@ -9,6 +9,7 @@ from quorate.console import (
     BrokerToolCommand,
     UsageError,
     admin_config,
+    examples,
     option,
     run,
     show,
@@ -20,10 +21,14 @@ from quorate.console import (
 if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
 
+EXAMPLES = examples(
+    "quorate export -b localhost:9092 --cluster orders",
+)
+
 app = tool_app()
 
 
-@app.command(cls=BrokerToolCommand)
+@app.command(cls=BrokerToolCommand, epilog=EXAMPLES)
 def export(
     context: typer.Context,
     *,

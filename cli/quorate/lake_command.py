@@ -19,7 +19,9 @@ from pyspark_quorate.jobs.progress import steps_shown
 
 from quorate.console import (
     Output,
+    examples,
     flag,
+    needing,
     option,
     parse_duration_s,
     plain_app,
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 100
 MOMENT_HELP = "A time (UTC) such as 2026-01-31T12:00:00, or an offset: the state before its record."
+
+EXAMPLES = examples(
+    "quorate lake ingest /var/lib/kafka --to history",
+    "quorate lake show history leadership",
+    "quorate lake report history --to history.html",
+)
 
 app = plain_app(add_completion=False, no_args_is_help=True)
 
@@ -59,7 +67,7 @@ TablesOption = Annotated[
 OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def lake() -> None:
     r"""Keep the metadata history of clusters as tables: voters over time, blocked upgrades, flapping brokers.
 
@@ -293,11 +301,11 @@ def _failures_reported() -> Iterator[None]:
     """Report expected errors in one line, and end the job on SIGTERM as on Ctrl-C."""
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of a handler
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(number)
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        with report_failures(LakeError):
+        with report_failures(LakeError), needing("lake"):
             yield
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -118,7 +118,7 @@ def quorate(
 ) -> None:
     """Run and operate Apache Kafka's KRaft clusters.
 
-    Exit code: 0 success, 1 failure, 2 wrong command line.
+    Exit code: 0 success, 1 failure, 2 wrong command line, 130 Ctrl-C.
     """
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from quorate_protocol.files import read_bounded
 
-from quorate.console import option, plain_app, report_failures
+from quorate.console import needing, option, plain_app, report_failures
 
 if TYPE_CHECKING:
     from quorate_operator.models.selectors import LabelSelector
@@ -202,13 +202,9 @@ def run_command(
     """Reconcile clusters, topics, users and rebalances until SIGTERM. The log goes to stderr."""
     if namespace and all_namespaces:
         raise typer.BadParameter("--namespace and --all-namespaces can't be used together")
-    try:
-        # Needs packages that only operators install.
+    with report_failures(), needing("operator"):
         from quorate_operator.handlers import logs, process
         from quorate_operator.resources.facts import PUBLISHED, Images
-    except ModuleNotFoundError as error:
-        typer.echo(f"error: {error.name} is missing: pip install 'quorate[operator]'", err=True)
-        raise typer.Exit(1) from None
     options = process.OperatorOptions(
         identity=identity or f"{socket.gethostname()}-{os.getpid()}",
         images=Images(

@@ -30,6 +30,7 @@ class AddressedQuorum(Cluster):
 
     client_ports: dict[int, int]
     http_ports: dict[int, int]
+    peer_addresses: list[Forwarder]
 
     @classmethod
     def prepare(

@@ -64,10 +64,10 @@ class TopicModel:
             case CreateTopic():
                 assert self.topic is None
                 factor = change.replication_factor or 1
-                partitions = change.partitions or PARTITIONS_DEFAULT
+                count = change.partitions or PARTITIONS_DEFAULT
                 self.topic = ObservedTopic(
                     topic_id=uuid.UUID(int=1),
-                    partitions=self._placed(range(partitions), factor),
+                    partitions=self._placed(range(count), factor),
                     config=dict(change.config),
                 )
             case DeleteTopic():

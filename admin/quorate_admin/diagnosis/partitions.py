@@ -143,10 +143,9 @@ class _States:
         """The brokers with most replicas, each with its state."""
         ordered = sorted(brokers, key=lambda node_id: (-brokers[node_id], node_id))
         named = [f"{node_id} ({self._state(node_id)})" for node_id in sorted(ordered[:BROKERS_MAX])]
-        more = f" and {len(ordered) - BROKERS_MAX} more" if len(ordered) > BROKERS_MAX else ""
-        return (
-            f"{beginning} broker{'s' if len(ordered) > 1 else ''} {', '.join(named)}{more}." if named else ""
-        )
+        if not named:
+            return ""
+        return f"{beginning} broker{'s' if len(ordered) > 1 else ''} {_and_more(named, len(ordered))}."
 
     def advice(self, brokers: Mapping[int, int], otherwise: str) -> str:
         """Which brokers to start or restart; `otherwise` if all of them run."""
@@ -203,5 +202,10 @@ def _brokers(node_ids: list[int]) -> str:
 
 
 def _ids(node_ids: list[int]) -> str:
-    more = f" and {len(node_ids) - BROKERS_MAX} more" if len(node_ids) > BROKERS_MAX else ""
-    return f"{', '.join(map(str, node_ids[:BROKERS_MAX]))}{more}"
+    return _and_more([str(node_id) for node_id in node_ids[:BROKERS_MAX]], len(node_ids))
+
+
+def _and_more(named: list[str], count: int) -> str:
+    """`1, 2 and 3 more`: the named ones, and how many of `count` are not."""
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{', '.join(named)}{more}"

@@ -19,6 +19,7 @@ from quorate.console import (
     Output,
     UsageError,
     flag,
+    needing,
     option,
     parse_ids,
     plain_app,
@@ -70,12 +71,8 @@ class ClustersCommand(LocalToolCommand):
 
 
 def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
-    try:
+    with needing("kubectl"):
         from quorate.clusters.api import ClustersApi, default_namespace
-    except ModuleNotFoundError as error:
-        raise CommandError(
-            f"{error.name} is not installed; `pip install 'quorate[kubectl]'` installs it"
-        ) from error
     given = remembered(ctx)
     kubeconfig, context = given.get("kubeconfig"), given.get("context")
     namespace = given.get("namespace") or default_namespace(kubeconfig, context)

@@ -17,6 +17,7 @@ are imported only when they are needed, because people wait for the start of a t
 """
 
 from quorate.command_line import (
+    examples as examples,
     plain_app as plain_app,
     print_failure as print_failure,
     warn as warn,
@@ -54,6 +55,7 @@ from quorate.console.command import (
 from quorate.console.output import (
     CommandError as CommandError,
     UsageError as UsageError,
+    needing as needing,
     print_json as print_json,
     print_version as print_version,
     report_failures as report_failures,

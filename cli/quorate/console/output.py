@@ -1,5 +1,6 @@
 """What a command prints: results on stdout, as text or JSON; errors and warnings on stderr."""
 
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ def report_failures(*expected: type[Exception]) -> Iterator[None]:
     AdminError, CommandError, OSError and the given types are expected.
 
     Raises:
-        typer.Exit: code 1, after one of these errors or Ctrl-C.
+        typer.Exit: code 1, after one of these errors; 130 after Ctrl-C, and 128 and the number of another signal
+            that was raised as a KeyboardInterrupt of it, as shells report them.
     """
     caught: tuple[type[Exception], ...] = (AdminError, CommandError, *expected)
     try:
@@ -42,8 +44,24 @@ def report_failures(*expected: type[Exception]) -> Iterator[None]:
     except caught as error:
         print_failure(str(error))
         raise typer.Exit(1) from error
-    except KeyboardInterrupt:
-        raise typer.Exit(1) from None
+    except KeyboardInterrupt as interrupt:
+        raise typer.Exit(128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)) from None
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Import packages of an extra of Quorate within this context.
+
+    Raises:
+        CommandError: one is not installed; the message has the command that installs it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package.startswith(("quorate", "pyspark_quorate")):
+            raise  # a fault of ours
+        raise CommandError(f"{package} is missing: pip install 'quorate[{extra}]'") from error
 
 
 def write(text: str) -> None:

@@ -26,6 +26,7 @@ from quorate_operator.runtime.local.supervisor import Snapshot
 
 from quorate.console import (
     Output,
+    examples,
     flag,
     option,
     parse_duration_s,
@@ -52,6 +53,12 @@ SUPERVISOR_TIMEOUT_S = 5
 CRASHES_MAX = 3
 """The number of crashes in a row after which a node of a starting cluster counts as failed."""
 
+EXAMPLES = examples(
+    "quorate play",
+    "quorate play -f cluster.yaml --detach",
+    "quorate play kill 3000",
+)
+
 app = plain_app(add_completion=False)
 
 
@@ -74,7 +81,7 @@ DirOption = Annotated[
 OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def play(
     context: typer.Context,
     *,

@@ -11,6 +11,7 @@ from quorate.console import (
     ToolCommand,
     ToolGroup,
     UsageError,
+    examples,
     flag,
     id_option,
     run,
@@ -34,6 +35,11 @@ class ClusterCommand(ToolCommand):
     DEPRECATED_CONFIG = "--config"
 
 
+EXAMPLES = examples(
+    "quorate cluster list-endpoints -C localhost:9093",
+    "quorate cluster unregister -b localhost:9092 --id 3",
+)
+
 app = tool_app(ToolGroup)
 
 ControllerIdOption = Annotated[
@@ -41,7 +47,7 @@ ControllerIdOption = Annotated[
 ]
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def cluster() -> None:
     """Show the cluster's id and endpoints; unregister nodes that are stopped for good.
 

@@ -11,6 +11,7 @@ from quorate.console import (
     CommandError,
     ToolCommand,
     admin_config,
+    examples,
     option,
     print_failure,
     run,
@@ -28,13 +29,17 @@ if TYPE_CHECKING:
 WIDTH = 110
 _LABEL_WIDTH = 9
 LAKE_TIMEOUT_S = 300
-_HOW_TO_GET = "reading a lake needs what `pip install 'quorate[lake]'` installs"
 _COLOURS = {"danger": typer.colors.RED, "blocked": typer.colors.MAGENTA, "warning": typer.colors.YELLOW}
+
+EXAMPLES = examples(
+    "quorate doctor -C localhost:9093",
+    "quorate doctor -b localhost:9092 -o json",
+)
 
 app = tool_app()
 
 
-@app.command(cls=ToolCommand)
+@app.command(cls=ToolCommand, epilog=EXAMPLES)
 def doctor(
     context: typer.Context,
     history: Annotated[
@@ -248,10 +253,9 @@ def read_lake(lake: str, cluster_id: str) -> "Mapping[str, Sequence[Row]]":
 
 
 def _last_line(errors: str) -> str:
-    """The last line of stderr; the last line of a traceback names the missing package."""
+    """The last line of stderr."""
     lines = [line.removeprefix("error: ") for line in errors.splitlines() if line.strip()]
-    last = lines[-1] if lines else "it can't be read"
-    return f"{last}: {_HOW_TO_GET}" if last.startswith("ModuleNotFoundError") else last
+    return lines[-1] if lines else "it can't be read"
 
 
 def _finding_text(finding: "Finding", paint: Paint, past: "Past | None" = None) -> str:

@@ -21,6 +21,7 @@ from quorate.console import (
     ToolCommand,
     ToolGroup,
     UsageError,
+    examples,
     flag,
     id_option,
     option,
@@ -33,6 +34,11 @@ from quorate.console import (
 if TYPE_CHECKING:
     from quorate_admin.types.cluster import FeatureDescription
     from quorate_protocol.kafka.enums import UpgradeType
+
+EXAMPLES = examples(
+    "quorate features describe -b localhost:9092",
+    "quorate features upgrade -b localhost:9092 --release-version 4.4",
+)
 
 app = tool_app(ToolGroup)
 
@@ -57,7 +63,7 @@ UnsafeOption = Annotated[
 DryRunOption = Annotated[bool, flag("--dry-run", "Validate the change, but do not make it.")]
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def features() -> None:
     """Describe, upgrade, downgrade and disable feature levels.
 

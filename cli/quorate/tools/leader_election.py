@@ -11,6 +11,7 @@ from quorate.console import (
     CommandError,
     ToolCommand,
     UsageError,
+    examples,
     flag,
     id_option,
     option,
@@ -43,10 +44,14 @@ class LeaderElectionCommand(ToolCommand):
     DEPRECATED_CONFIG = "--admin.config"
 
 
+EXAMPLES = examples(
+    "quorate leader-election -b localhost:9092 --election-type preferred --all-topic-partitions",
+)
+
 app = tool_app()
 
 
-@app.command(cls=LeaderElectionCommand)
+@app.command(cls=LeaderElectionCommand, epilog=EXAMPLES)
 def leader_election(
     context: typer.Context,
     *,

@@ -105,7 +105,7 @@ def _objects(operated: Operated) -> dict[str, object]:
     """By name, what matters of claims, ConfigMaps, Services and budgets."""
     core, namespace = operated.core, operated.namespace
     budgets = kubernetes.client.PolicyV1Api(core.api_client)
-    found = [
+    found: list[Any] = [
         *core.list_namespaced_persistent_volume_claim(namespace).items,
         *core.list_namespaced_config_map(namespace, label_selector=MANAGED).items,
     ]

@@ -18,7 +18,7 @@ InactiveLeadsNothing a broker that is fenced or shutting down leads nothing, and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kit.simulator.coverage import Happening
 from kit.simulator.invariants import InvariantViolation
@@ -142,7 +142,7 @@ class CommittedPartitions:
                 if key in self.history:
                     self._check_members(key, self.history[key][-1])
 
-    def _broker(self, record: object) -> bool:
+    def _broker(self, record: Any) -> bool:
         """Return whether the broker is not active any more."""
         match record:
             case RegisterBrokerRecord():

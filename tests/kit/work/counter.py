@@ -90,17 +90,17 @@ def _walk(rows: Iterable[Any]) -> Iterator[Any]:
 
 class _Keys(KeysView[Any]):
     def __iter__(self) -> Iterator[Any]:
-        return _walk(dict.keys(self._mapping))
+        return _walk(dict.keys(self._mapping))  # type: ignore[attr-defined]  # typeshed has no such name
 
 
 class _Values(ValuesView[Any]):
     def __iter__(self) -> Iterator[Any]:
-        return _walk(dict.values(self._mapping))
+        return _walk(dict.values(self._mapping))  # type: ignore[attr-defined]  # typeshed has no such name
 
 
 class _Items(ItemsView[Any, Any]):
     def __iter__(self) -> Iterator[Any]:
-        return _walk(dict.items(self._mapping))
+        return _walk(dict.items(self._mapping))  # type: ignore[attr-defined]  # typeshed has no such name
 
 
 _REPLACED: dict[str, Callable[[Any], Any]] = {

@@ -1,5 +1,6 @@
 """The console kit: options, errors, output."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,15 @@ def test_what_can_go_wrong_becomes_a_message_and_exit_code_1(
         raise error
     assert exited.value.exit_code == 1
     assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "code"), [(KeyboardInterrupt(), 130), (KeyboardInterrupt(signal.SIGTERM), 143)]
+)
+def test_a_signal_has_the_exit_code_that_shells_report(interrupt: KeyboardInterrupt, code: int) -> None:
+    with pytest.raises(typer.Exit) as exited, report_failures():
+        raise interrupt
+    assert exited.value.exit_code == code
 
 
 def test_our_own_bugs_are_not_hidden() -> None:

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ runner = CliRunner()
 
 MODULES_MAX = 420  # 319 when this was written; kio alone has thousands
 
+WITHOUT_EXAMPLES = {"broker-api-versions", "delegation-tokens"}
 TOOLS = sorted(name for name, command in COMMANDS.items() if command.module.startswith("quorate.tools."))
 
 MANIFEST = """\
@@ -69,6 +71,26 @@ def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
     assert {name for name in loaded if heavy.fullmatch(name)} == needed.get(tool, set())
 
 
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("kubernetes", ["status"], "kubectl"),
+        ("kopf", ["operator", "run"], "operator"),
+        ("pyspark", ["metadata-shell", "--lake", ".", "ls"], "lake"),
+        ("pyspark", ["lake", "diff", ".", "1", "2"], "lake"),
+    ],
+)
+def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
+    missing: str, arguments: list[str], extra: str
+) -> None:
+    code = f"import sys\nsys.modules[{missing!r}] = None\nfrom quorate.main import main\nmain()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    expected = f"error: {missing} is missing: pip install 'quorate[{extra}]'\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", expected)
+
+
 def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     """What `quorate` prints, and the modules that it has loaded."""
     code = (
@@ -103,6 +125,23 @@ def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> No
         assert set(names) <= set(re.findall(r"--?[\w.-]+", text)), path
         assert max(map(len, text.splitlines())) <= 80
         text.encode("iso-8859-1")
+
+
+EXAMPLE = re.compile(r"^ {4}(quorate (?:.*\\\n)*.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("part", sorted({"export", "lake", "play", *TOOLS} - WITHOUT_EXAMPLES))
+def test_help_has_examples_that_parse(part: str) -> None:
+    command: Any = get_command(importlib.import_module(COMMANDS[part].module).app)
+    text = runner.invoke(app, [part, "--help"], prog_name="quorate", env={"COLUMNS": "80"}).stdout
+    examples = [shlex.split(found.replace("\\\n", "")) for found in EXAMPLE.findall(text)]
+    assert examples
+    for quorate, name, *arguments in examples:
+        assert (quorate, name) == ("quorate", part)
+        context, described = command.make_context(part, arguments), command
+        while hasattr(described, "commands") and context._protected_args:
+            _, described, rest = described.resolve_command(context, [*context._protected_args, *context.args])
+            context = described.make_context(described.name, rest, parent=context)
 
 
 def paths_below(command: Any, path: str) -> Iterator[tuple[str, Any]]:

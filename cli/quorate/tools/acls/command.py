@@ -19,6 +19,7 @@ from quorate_protocol.plain_data import dataclass
 from quorate.console import (
     CommandError,
     UsageError,
+    examples,
     flag,
     option,
     print_json,
@@ -225,10 +226,15 @@ def check_to_add(arguments: AclArguments, entries: Entries) -> None:
 
 Names = list[str] | None
 
+EXAMPLES = examples(
+    "quorate acls -b localhost:9092 --list --topic orders",
+    "quorate acls -b localhost:9092 --add --allow-principal User:alice --consumer --topic orders --group '*'",
+)
+
 app = tool_app()
 
 
-@app.command(cls=options_command(ACTIONS))
+@app.command(cls=options_command(ACTIONS), epilog=EXAMPLES)
 def acls(
     context: typer.Context,
     *,

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.console import UsageError, option, read_properties, run, show, tool_app
+from quorate.console import (
+    UsageError,
+    examples,
+    option,
+    read_properties,
+    run,
+    show,
+    tool_app,
+)
 from quorate.console.jopt import given_options, one_action, only_with, options_command
 from quorate.tools.configs.entities import (
     IPS,
@@ -28,6 +36,12 @@ if TYPE_CHECKING:
 
 _PANEL = "Entity"
 
+EXAMPLES = examples(
+    "quorate configs -b localhost:9092 --describe --topic orders --all",
+    "quorate configs -b localhost:9092 --alter --topic orders --add-config retention.ms=3600000",
+    "quorate configs -b localhost:9092 --describe --broker 1",
+)
+
 app = tool_app()
 
 
@@ -42,7 +56,7 @@ FLAGS = {
 }
 
 
-@app.command(cls=options_command(ACTIONS, FLAGS))
+@app.command(cls=options_command(ACTIONS, FLAGS), epilog=EXAMPLES)
 def configs(
     context: typer.Context,
     *,

@@ -12,6 +12,7 @@ from quorate.console import (
     ToolGroup,
     UsageError,
     admin_config,
+    examples,
     flag,
     id_option,
     option,
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from quorate_admin.client import AdminClient
     from quorate_admin.types.cluster import QuorumDescription
 
+EXAMPLES = examples(
+    "quorate metadata-quorum -C localhost:9093 describe --status",
+    "quorate metadata-quorum -C localhost:9093 describe --replication --human-readable",
+)
+
 app = tool_app(ToolGroup)
 
 _REMOVAL_WORDS = {
@@ -38,7 +44,7 @@ _REMOVAL_WORDS = {
 DryRunOption = Annotated[bool, flag("--dry-run", "Print what would be done, but do not do it.")]
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def metadata_quorum() -> None:
     """Describe the controller quorum; add and remove its voters.
 

@@ -13,6 +13,8 @@ from quorate.console import (
     ToolCommand,
     UsageError,
     admin_config,
+    examples,
+    needing,
     option,
     print_json,
     tool_app,
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 
     from quorate.tools.metadata_shell.calls import Call
     from quorate.tools.metadata_shell.nodes import Node
+
+EXAMPLES = examples(
+    "quorate metadata-shell -C localhost:9093 ls /image/topics/byName",
+    "quorate metadata-shell --directory /var/lib/kafka/__cluster_metadata-0",
+)
 
 app = tool_app()
 
@@ -59,7 +66,7 @@ class ShellCommand(ToolCommand):
     CONTROLLER_NAMES = (*ToolCommand.CONTROLLER_NAMES, "-q")
 
 
-@app.command(cls=ShellCommand)
+@app.command(cls=ShellCommand, epilog=EXAMPLES)
 def metadata_shell(
     context: typer.Context,
     words: Annotated[
@@ -170,17 +177,18 @@ def _source(context: typer.Context, files: _Files, *, announces: bool) -> Iterat
 
 
 def _past(files: _Files) -> tuple["ImageState", "Provenance"]:
-    from pyspark_quorate.errors import LakeError
-    from pyspark_quorate.past.image import Moment
-
     from quorate.tools.metadata_shell.past import open_history, parse_moment
     from quorate.tools.metadata_shell.sources import warn_of
 
-    moment = Moment() if files.at is None else parse_moment(files.at)
-    try:
-        past = open_history(files.lake or "", files.cluster_id).to(moment)
-    except LakeError as error:
-        raise CommandError(str(error)) from error
+    with needing("lake"):
+        from pyspark_quorate.errors import LakeError
+        from pyspark_quorate.past.image import Moment
+
+        moment = Moment() if files.at is None else parse_moment(files.at)
+        try:
+            past = open_history(files.lake or "", files.cluster_id).to(moment)
+        except LakeError as error:
+            raise CommandError(str(error)) from error
     warn_of(past)
     return past.image, past.image.provenance
 

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quorate.console import option, parse_file, print_json, run, show, tool_app, tool_options, write
+from quorate.console import (
+    examples,
+    option,
+    parse_file,
+    print_json,
+    run,
+    show,
+    tool_app,
+    tool_options,
+    write,
+)
 from quorate.console.jopt import given_options, one_action, options_command, refuse, require
 
 if TYPE_CHECKING:
@@ -53,10 +63,16 @@ TIMEOUT_MS_DEFAULT = 10_000
 CLIENT_DEFAULTS = {"client.id": "reassign-partitions-tool"}
 
 
+EXAMPLES = examples(
+    "quorate reassign-partitions -b localhost:9092 --generate --topics-to-move-json-file t.json --broker-list 1,2,3",
+    "quorate reassign-partitions -b localhost:9092 --execute --reassignment-json-file moves.json",
+    "quorate reassign-partitions -b localhost:9092 --verify --reassignment-json-file moves.json",
+)
+
 app = tool_app()
 
 
-@app.command(cls=options_command(ACTIONS, FLAGS))
+@app.command(cls=options_command(ACTIONS, FLAGS), epilog=EXAMPLES)
 def reassign_partitions(
     context: typer.Context,
     *,

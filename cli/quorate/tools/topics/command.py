@@ -20,6 +20,7 @@ from quorate.console import (
     INT32_MAX,
     CommandError,
     UsageError,
+    examples,
     option,
     parse_ids,
     run,
@@ -176,6 +177,12 @@ def may_collide(name: str) -> bool:
     return "." in name or "_" in name
 
 
+EXAMPLES = examples(
+    "quorate topics -b localhost:9092 --create --topic orders --partitions 3",
+    "quorate topics -b localhost:9092 --describe --under-replicated-partitions",
+    "quorate topics -C localhost:9093 --list",
+)
+
 app = tool_app()
 
 
@@ -196,7 +203,7 @@ class Selection:
         return names
 
 
-@app.command(cls=options_command(ACTIONS, FLAGS))
+@app.command(cls=options_command(ACTIONS, FLAGS), epilog=EXAMPLES)
 def topics(
     context: typer.Context,
     *,
