@@ -319,6 +319,7 @@ def test_a_broker_that_was_unregistered_is_restarted() -> None:
     assert stops(lost.node(1, started_at_ms=NOW_MS - 1_000)) == [], "a minute between restarts"
     never_served = lost.node(2, state=NodeState.STARTING).node(1, state=NodeState.STARTING)
     assert stops(never_served) == []
+    assert stops(never_served.node(1, has_opened=True).node(2, has_opened=True)) == []
     assert stops(lost.leaderless()) == []
     assert stops(lost.asking_node(1, skips_rollout=True)) == [2]
 
