@@ -291,6 +291,8 @@ class ObservedNode:
     """Whether its machine does not answer, so that its process may still run."""
     has_opened: bool | None = None
     """Whether its process has opened its ports since it began; None without one, or if that is not reported."""
+    opened_at_ms: int | None = None
+    """Since when its ports answer; None if they do not, or if that is not reported."""
     is_forgotten: bool = False
     """Whether ForgetNode was done and only its volume is kept: nothing is left to do. A runtime may omit such a node,
     unless it is desired again."""

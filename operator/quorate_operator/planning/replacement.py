@@ -1,4 +1,4 @@
-"""Nodes whose volumes a user wants replaced, by annotation: a disk that fails, a machine that is gone. One at a time.
+"""New volumes for a node at the request of a user: its disk fails, or its machine is gone. One node at a time. Pure.
 
 The claims are deleted while the node runs, and go when it stops: the roll restarts it by the rules of every restart,
 and its next start has new volumes. A broker copies its replicas again; a controller joins as another voter. It is

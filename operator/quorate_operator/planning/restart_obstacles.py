@@ -104,13 +104,11 @@ def broker_obstacle(
     ]
     partitions = _partitions_at_risk(node, desired, observed, now_ms)
     if seen.state is not NodeState.READY:
+        still = _still_starting(seen) or _may_become_ready([seen], now_ms)
+        if still or seen.started_at_ms is None:
+            return still
         others = [observed.nodes[node_id] for node_id in pool if node_id != node.node_id]
-        return (
-            _still_starting(seen)
-            or _may_become_ready([seen], now_ms)
-            or _may_become_ready(others, now_ms, allowed=policy.max_unavailable - 1)
-            or (partitions if seen.started_at_ms is not None else None)
-        )
+        return _may_become_ready(others, now_ms, allowed=policy.max_unavailable - 1) or partitions
     stopped = _controller_not_back(desired, observed, now_ms)
     if stopped:
         return stopped
@@ -147,8 +145,10 @@ def named_partitions(count: int, first: Sequence[PartitionId]) -> str:
 
 
 def started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
+    """Whether a node was started, or has opened its ports after a long start, less than `age_ms` ago."""
     since_ms = seen.waiting_since_ms if seen.started_at_ms is None else seen.started_at_ms
-    return since_ms is not None and now_ms - since_ms < age_ms
+    latest_ms = max((at_ms for at_ms in (since_ms, seen.opened_at_ms) if at_ms is not None), default=None)
+    return latest_ms is not None and now_ms - latest_ms < age_ms
 
 
 def _needed_for_majority(desired: DesiredCluster, observed: ObservedCluster) -> list[int]:

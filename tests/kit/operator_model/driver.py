@@ -186,6 +186,18 @@ class Cluster:
         node.process, node.crashed_at_ms = None, self.world.now_ms
         node.exits_in_a_row += 1
 
+    def can_unregister(self, node: Node) -> bool:
+        """Whether it is a broker in service that stays, and whose partitions others have."""
+        stays = any(node.node_id == wanted.node_id for wanted in self.desired().nodes)
+        is_serving = node.role is Role.BROKER and self.world.serves(node.node_id)
+        partitions = self.world.partitions.values()
+        return stays and is_serving and all(partition.isr - {node.node_id} for partition in partitions)
+
+    def unregister(self, node: Node) -> None:
+        """A user removes the registration of a broker that runs."""
+        self.history.append(f"{self.world.now_ms} broker {node.node_id} is unregistered")
+        del self.world.registrations[node.node_id]
+
     def lose_disk(self, node: Node) -> None:
         """The disk is empty, and the process with it gone."""
         self.history.append(f"{self.world.now_ms} node {node.node_id} loses its disk")

@@ -66,6 +66,8 @@ class Process:
     revision: dict[str, str]
     features: dict[str, tuple[int, int]]
     joined: bool = False
+    registered: bool = False
+    """Whether it has registered: a broker does so once, a controller whenever its registration differs."""
     was_ready: bool = False
 
 
@@ -241,6 +243,10 @@ class World:
         for node in self.nodes.values():
             process = node.process
             if process is not None and node.is_up and process.joined:
+                is_removed = process.registered and node.node_id not in self.registrations
+                if node.role is Role.BROKER and is_removed:
+                    continue
+                process.registered = True
                 registration = ObservedRegistration(
                     node_id=node.node_id,
                     role=node.role,
@@ -276,7 +282,10 @@ class World:
         node = self.nodes.get(node_id)
         if node is None or not node.is_up or not self._process(node_id).joined:
             return False
-        return node.role is Role.CONTROLLER or not self.registrations[node_id].fenced
+        if node.role is Role.CONTROLLER:
+            return True
+        registration = self.registrations.get(node_id)
+        return registration is not None and not registration.fenced
 
     def _replicate(self) -> None:
         for partition in self.partitions.values():

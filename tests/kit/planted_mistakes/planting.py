@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kit.planted_mistakes.mistake import Mistake
 
 REPOSITORY: Final = Path(__file__).parents[3]
-SOURCE_ROOTS: Final = ("protocol", "controller_node", "pipeline")
+SOURCE_ROOTS: Final = ("protocol", "controller_node", "operator", "pipeline")
 TESTS_FAILED: Final = 1
 """pytest's exit status; others, as after errors of collection, mean that no test judged the code."""
 TIMEOUT_S: Final = 300

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from kit.operator_model.desired_spec import DesiredSpec
 from kit.operator_model.driver import Cluster
-from quorate_operator.planning import address_slots, addresses, membership, restart_obstacles
+from quorate_operator.planning import address_slots, addresses, membership, restart_obstacles, rollout
 from quorate_operator.planning.cluster import ObservedNode, Role
 from quorate_operator.planning.safety import QuorumView
 from quorate_operator.runtime.verifications import NameProbes
@@ -23,7 +23,7 @@ def _no_look_at_ghosts(patch: pytest.MonkeyPatch) -> None:
 
 def _no_majority(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QuorumView, "forbids_stop", lambda *_: None)
-    patch.setattr(restart_obstacles, "_not_back", lambda *_, **__: None)
+    patch.setattr(restart_obstacles, "_controller_not_back", lambda *_, **__: None)
 
 
 def _no_patience(patch: pytest.MonkeyPatch) -> None:
@@ -70,6 +70,17 @@ def test_restarts_of_brokers_that_recover_are_found(monkeypatch: pytest.MonkeyPa
     _no_patience(monkeypatch)
     with pytest.raises(AssertionError, match="recovers its logs"):
         change_while_one_recovers(_running())
+
+
+def test_brokers_that_stay_unregistered_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unregister(cluster: Cluster) -> None:
+        cluster.unregister(cluster.world.nodes[1])
+        cluster.settle()
+
+    unregister(_running())
+    monkeypatch.setattr(rollout, "lacks_registration", lambda *_: False)
+    with pytest.raises(AssertionError, match="brokers to be registered and unfenced: 1"):
+        unregister(_running())
 
 
 def test_operators_that_write_nothing_down_never_end(monkeypatch: pytest.MonkeyPatch) -> None:

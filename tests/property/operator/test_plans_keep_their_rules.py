@@ -155,6 +155,11 @@ class Operated(RuleBasedStateMachine):
             self.cluster.crash(node)
 
     @rule(choice=choices)
+    def unregister_a_broker(self, choice: int) -> None:
+        if node := self.cluster.some(choice, self.cluster.can_unregister):
+            self.cluster.unregister(node)
+
+    @rule(choice=choices)
     def lose_disk(self, choice: int) -> None:
         if node := self.cluster.some(choice, self.cluster.can_lose_disk):
             self.cluster.lose_disk(node)

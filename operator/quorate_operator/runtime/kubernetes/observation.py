@@ -295,8 +295,17 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
     return state, {
         "started_at_ms": None if started_ms is None else started_ms + 999,
         "has_opened": main.get("started"),  # its startup probe has passed
+        "opened_at_ms": _ready_since_ms(pod) if main.get("ready") else None,
         "problem": problem,
     }
+
+
+def _ready_since_ms(pod: Object) -> int | None:
+    """Return since when the probes of all containers pass."""
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition["type"] == "ContainersReady" and condition["status"] == "True":
+            return _time_ms(condition.get("lastTransitionTime"))
+    return None
 
 
 def _problem(pod: Object) -> str | None:

@@ -294,6 +294,31 @@ def test_a_wait_that_is_not_usual_is_in_a_condition(
     assert _conditions(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
 
 
+def test_why_a_node_crashed_is_in_a_condition() -> None:
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    nodes = {
+        node.node_id: ObservedNode(
+            node_id=node.node_id,
+            role=node.role,
+            state=NodeState.CRASHED,
+            pool=node.pool,
+            exit_reason=reason,
+        )
+        for node, reason in zip(
+            desired.nodes, ("exit status 1: error: log.dirs: in use", None, None), strict=True
+        )
+    }
+    view = view_of("quorum", desired, ObservedCluster(nodes=nodes, quorum=None), Plan(steps=()))
+    (degraded,) = (
+        condition
+        for condition in controller_status(view, generation=1)["conditions"]
+        if condition["type"] == "Degraded"
+    )
+    assert degraded["message"] == (
+        "crashed or no longer ready: 3000 (exit status 1: error: log.dirs: in use), 3001, 3002"
+    )
+
+
 def test_a_pause_is_no_fault() -> None:
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=Lifecycle.PAUSED)
     observed = ObservedCluster(nodes={}, quorum=None)

@@ -165,6 +165,14 @@ def test_a_startup_probe_tells_whether_the_ports_have_opened(started: bool | Non
     assert _observed(pod=pod, claim=_claim()).has_opened is started
 
 
+def test_since_when_a_node_answers_is_what_its_probes_report() -> None:
+    since = [{"type": "ContainersReady", "status": "True", "lastTransitionTime": STARTED}]
+    pod = _pod(state={"running": {"startedAt": STARTED}}, conditions=since)
+    assert _observed(pod=pod, claim=_claim()).opened_at_ms is None
+    pod["status"]["containerStatuses"][0]["ready"] = True
+    assert _observed(pod=pod, claim=_claim()).opened_at_ms == STARTED_MS
+
+
 def test_an_evicted_pod_has_crashed() -> None:
     node = _observed(pod=_pod(phase="Failed", reason="Evicted", message="disk pressure"), claim=_claim())
     assert node.state is NodeState.CRASHED

@@ -121,6 +121,23 @@ def test_a_broker_that_recovers_its_logs_is_not_restarted(minutes: int) -> None:
     assert stops(closed) == [], "a problem of a sidecar"
 
 
+def test_a_broker_that_has_just_recovered_has_time_to_enter_service() -> None:
+    """It opens its ports before it is unfenced."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    opened = due.node(0, state=NodeState.UNREADY, opened_at_ms=NOW_MS - 1_000)
+    assert stops(opened) == []
+    assert stops(opened.node(0, opened_at_ms=NOW_MS - 2 * MINUTE_MS)) == [0]
+
+
+def test_a_node_without_a_process_waits_for_no_other() -> None:
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER)
+    recovering = restarted(due, 1).node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - 20 * MINUTE_MS)
+    broken = recovering.node(
+        0, state=NodeState.STARTING, started_at_ms=None, waiting_since_ms=NOW_MS - 2 * MINUTE_MS
+    )
+    assert stops(broken) == [0]
+
+
 @pytest.mark.parametrize("node_id", [3001, 0])
 def test_a_node_without_a_process_is_restarted_once_it_had_its_time(node_id: int) -> None:
     """An image that can't be pulled, or no machine for it: a restart loses nothing."""
@@ -302,6 +319,7 @@ def test_a_broker_that_was_unregistered_is_restarted() -> None:
     assert stops(lost.node(1, started_at_ms=NOW_MS - 1_000)) == [], "a minute between restarts"
     never_served = lost.node(2, state=NodeState.STARTING).node(1, state=NodeState.STARTING)
     assert stops(never_served) == []
+    assert stops(never_served.node(1, has_opened=True).node(2, has_opened=True)) == []
     assert stops(lost.leaderless()) == []
     assert stops(lost.asking_node(1, skips_rollout=True)) == [2]
 
