@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from quorate_protocol.properties import format_properties
 
 from quorate_operator.models.listeners import Listener
+from quorate_operator.models.pools import LogFormat
 from quorate_operator.planning.cluster import Address
 
 ADVERTISED_LISTENERS = "advertised.listeners"
@@ -125,6 +126,25 @@ logger.clients.name = org.apache.kafka.clients
 logger.clients.level = WARN
 logger.config.name = org.apache.kafka.common.config
 logger.config.level = WARN
+"""
+
+_TEXT_LINE = "[%d] %p %m (%c)%n"
+_JSON_LINE = (
+    """{"time":"%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC}","level":"%p","logger":"%c","event":"%enc{%m}{JSON}\""""
+    """%notEmpty{,"traceback":"%enc{%throwable}{JSON}"}}%n"""
+)
+_JSON_LAYOUT = f"""\
+appender.out.layout.pattern = {_JSON_LINE}
+appender.out.layout.alwaysWriteExceptions = false
+"""
+
+LOG4J2_OF: Mapping[LogFormat, str] = {
+    "Text": LOG4J2,
+    "JSON": LOG4J2.replace(f"appender.out.layout.pattern = {_TEXT_LINE}\n", _JSON_LAYOUT),
+}
+"""The logging of a node by its format. JSON has the fields of Python controllers.
+
+Kafka's distribution has no module for JSON templates; a pattern needs none.
 """
 
 TOOLS_LOG4J2 = """\

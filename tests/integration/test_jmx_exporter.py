@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kit.cluster import Cluster, manifests
 from kit.jmx_exporter import agent_jar
+from quorate_operator.models.pod_templates import Metrics
 from quorate_operator.resources.jmx_metrics import agent_rules
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -19,6 +20,24 @@ ROOT = Path(__file__).parents[2]
 METRICS = ROOT / "docs" / "metrics.md"
 BROKERS = ROOT / "charts" / "quorate" / "dashboards" / "brokers.json"
 TIMEOUT_S = 30
+OWN_RULES = Metrics.model_validate(
+    {
+        "enabled": True,
+        "objectNames": ["kafka.server:type=DelayedOperationPurgatory,*"],
+        "rules": [
+            {
+                "pattern": "kafka.server<type=DelayedOperationPurgatory, name=(.+), delayedOperation=(.+)><>Value: ",
+                "name": "own_purgatory_$1",
+                "labels": {"operation": "$2"},
+                "type": "GAUGE",
+            },
+            {
+                "pattern": "kafka.server<type=ReplicaManager, name=ProducerIdCount><>Value: ",
+                "name": "own_producers",
+            },
+        ],
+    }
+)
 SERIES_MAX = 1_000
 """Of a small broker: what is measured by partition or client does not belong here."""
 
@@ -31,7 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterato
         pytest.skip("Prometheus' JMX exporter is not there, and can't be fetched with Maven")
     directory = tmp_path_factory.mktemp("metrics")
     rules = directory / "rules.yaml"
-    rules.write_text(agent_rules())
+    rules.write_text(agent_rules(OWN_RULES))
     cluster = Cluster.create(
         directory / "cluster", kafka_jars, manifests(controllers=1, java=(3000,), brokers=1)
     )
@@ -85,6 +104,12 @@ def test_the_dashboard_of_brokers_has_its_metrics(pages: tuple[str, str]) -> Non
     used = set().union(*(re.findall(r"\b(?:kafka|jvm|process)_\w+", query) for query in queries))
     assert len(used) > 15
     assert used - _names(pages[1]) == set()
+
+
+def test_rules_of_a_manifest_apply_before_ours(pages: tuple[str, str]) -> None:
+    names = _names(pages[1])
+    assert {"own_purgatory_purgatorysize", "own_producers"} <= names
+    assert "kafka_server_replicamanager_produceridcount" not in names
 
 
 def test_a_page_is_small(pages: tuple[str, str]) -> None:

@@ -293,6 +293,30 @@ class NetworkPolicy(ControllersNetworkPolicy):
     )
 
 
+def _check_rule(rule: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(rule) - _RULE_FIELDS)
+    if unknown:
+        raise ValueError(f"{unknown[0]}: unknown field; allowed: {', '.join(sorted(_RULE_FIELDS))}")
+    pattern = rule.get("pattern")
+    if not isinstance(pattern, str) or not pattern:
+        raise ValueError("pattern: missing; it must be given")
+    return rule
+
+
+_RULE_FIELDS: Final = frozenset(
+    {"attrNameSnakeCase", "cache", "help", "labels", "name", "pattern", "type", "value", "valueFactor"}
+)
+RULES_MAX = 200
+ExporterRules = Annotated[
+    tuple[Annotated[AnyObject, AfterValidator(_check_rule)], ...],
+    Field(strict=False, max_length=RULES_MAX, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+]
+ObjectNames = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=r"^[^:]+:.+$", max_length=253)], ...],
+    Field(strict=False, max_length=RULES_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),
+]
+
+
 class Metrics(Model):
     """Metrics of nodes that run stock Kafka."""
 
@@ -302,4 +326,14 @@ class Metrics(Model):
             "Whether Prometheus' JMX exporter runs in them, as an agent of the JVM: it serves /metrics at port 9404. "
             "A change restarts the nodes."
         ),
+    )
+    rules: ExporterRules = Field(
+        default=(),
+        description="Rules of the JMX exporter, as in its configuration. They come before Quorate's, and the first "
+        "that matches an attribute applies.",
+    )
+    object_names: ObjectNames = Field(
+        default=(),
+        description="MBeans that these rules are about, besides those of Quorate's rules: "
+        "kafka.server:type=DelayedOperationPurgatory,*.",
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count, islice
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE
@@ -26,6 +26,7 @@ from quorate_operator.models.security import AUTHORIZER_KEYS, Authorization
 from quorate_operator.models.storage import BrokerStorage, Storage
 
 BROKERS_MAX = 1000
+LogFormat = Literal["Text", "JSON"]
 _HAS_SAME_PROTOCOL = " == ".join(
     f"(has({spec}.listeners[0].protocol) ? {spec}.listeners[0].protocol : 'PLAINTEXT')"
     for spec in ("self", "oldSelf")
@@ -101,6 +102,11 @@ class PoolSpec(Model):
         default_factory=dict,
         description="Levels of loggers by name: org.apache.kafka.controller: DEBUG. Set while nodes run, without a "
         "restart. A level that is removed here stays until the node restarts.",
+    )
+    log_format: LogFormat = Field(
+        default="Text",
+        description="How nodes of stock Kafka write their log on Kubernetes: as Kafka does, or one JSON object a "
+        "line, with the fields of Python controllers, which always write JSON. A change restarts the nodes.",
     )
     storage: Storage | BrokerStorage
     template: PodTemplate = Field(

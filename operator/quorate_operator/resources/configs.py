@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping
 
 from quorate_operator import security
+from quorate_operator.models.pools import LogFormat
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.rollout import COPIES
 from quorate_operator.properties import (
     ADVERTISED_LISTENERS,
     ANY_HOST,
-    LOG4J2,
+    LOG4J2_OF,
     LOG_DIRS,
     METADATA_LOG_DIR,
     QuorumFacts,
@@ -24,7 +25,7 @@ from quorate_operator.properties import (
 )
 from quorate_operator.resources.data_volumes import data_directory, volumes_in_use
 from quorate_operator.resources.facts import Context, Object
-from quorate_operator.resources.jmx_metrics import RULES_FILE, agent_rules, has_agent
+from quorate_operator.resources.jmx_metrics import agent_rules, has_agent, rules_file
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
     labels_of,
@@ -37,7 +38,6 @@ from quorate_operator.security import SecretFiles
 
 CONFIG_DIRECTORY = "/etc/quorate"
 PROPERTIES_FILE = "server.properties"
-LOG4J2_FILE = "log4j2.properties"
 SECRETS_DIRECTORY = "/etc/quorate-secrets"
 COMMENT = "Written by Quorate's operator; change the KafkaController or KafkaBroker instead."
 
@@ -48,9 +48,10 @@ def config_map(
     """Return the configuration for the node's next start, with these advertised addresses by listener name."""
     data = {PROPERTIES_FILE: render_properties(node_properties(context, desired, node, advertised), COMMENT)}
     if node.implementation is Implementation.JAVA:
-        data[LOG4J2_FILE] = LOG4J2
+        data[log4j2_file(context, node)] = LOG4J2_OF[_log_format(context, node)]
     if has_agent(context, node):
-        data[RULES_FILE] = agent_rules()
+        metrics = context.pool(node.pool).spec.metrics
+        data[rules_file(metrics)] = agent_rules(metrics)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -63,6 +64,15 @@ def config_map(
         ),
         "data": data,
     }
+
+
+def log4j2_file(context: Context, node: DesiredNode) -> str:
+    """Return the file of a node's logging. Another format has another name, by which the pod differs."""
+    return "log4j2.properties" if _log_format(context, node) == "Text" else "log4j2-json.properties"
+
+
+def _log_format(context: Context, node: DesiredNode) -> LogFormat:
+    return context.pool(node.pool).spec.log_format
 
 
 def node_properties(

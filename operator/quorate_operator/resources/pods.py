@@ -19,9 +19,9 @@ from quorate_operator.planning.lifecycle import CONTROLLER_GRACE_MS, grace_ms
 from quorate_operator.properties import initial_controllers
 from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
-    LOG4J2_FILE,
     PROPERTIES_FILE,
     advertised_text,
+    log4j2_file,
     quorum_facts,
     secret_files,
     secured_properties,
@@ -358,11 +358,12 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
         return made | _timed(_python_probes(), template.probes)
     options = java_options(secured_properties(context, node))
     if has_agent(context, node):
-        options = (agent_option(CONFIG_DIRECTORY), *options)
+        options = (agent_option(CONFIG_DIRECTORY, context.pool(node.pool).spec.metrics), *options)
         made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
         made["volumeMounts"].append({**agent_mount(), "readOnly": True})
     made["command"] = _start_command(config, options)
-    made["env"] = _with_given(_kafka_environment(resources.limits.get("memory")), template.env)
+    log4j2 = f"{CONFIG_DIRECTORY}/{log4j2_file(context, node)}"
+    made["env"] = _with_given(_kafka_environment(log4j2, resources.limits.get("memory")), template.env)
     return made | _timed(_kafka_probes(listener_port(node, node.listeners[0])), template.probes)
 
 
@@ -431,11 +432,11 @@ def _timed(probes: Object, given: Probes) -> Object:
     }
 
 
-def _kafka_environment(memory_limit: str | None) -> list[Object]:
+def _kafka_environment(log4j2: str, memory_limit: str | None) -> list[Object]:
     environment = {
         # Kafka's scripts would write logs beside the program, where the pod may not write.
         "LOG_DIR": "/tmp/logs",  # noqa: S108 - the pod's own
-        "KAFKA_LOG4J_OPTS": f"-Dlog4j2.configurationFile={CONFIG_DIRECTORY}/{LOG4J2_FILE}",
+        "KAFKA_LOG4J_OPTS": f"-Dlog4j2.configurationFile={log4j2}",
         "EXTRA_ARGS": "-name kafkaServer",  # without the garbage collector's own log
     }
     if memory_limit is not None and (heap := _heap_bytes(memory_limit)):

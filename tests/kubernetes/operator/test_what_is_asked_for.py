@@ -129,6 +129,21 @@ def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operate
     operated.wait_settled(*NODES[:2])
 
 
+def test_a_misspelled_property_restarts_no_controller(operated: Operated) -> None:
+    operated.create(replicas=1)
+    operated.start_operator()
+    operated.wait_settled(NODES[0])
+    name = f"{QUORUM}-{NODES[0]}"
+    uid = operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid
+    operated.patch(config={"log.retnetion.ms": 60_000})
+    operated.wait(lambda: operated.condition("Stalled").get("reason") == "InvalidManifest", "the refusal")
+    assert "did you mean log.retention.ms?" in operated.condition("Stalled")["message"]
+    operated.patch(config={"log.retnetion.ms": None})
+    operated.wait(lambda: operated.condition("Stalled").get("status") == "False", "the refusal to be over")
+    operated.wait_settled(NODES[0])
+    assert operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid == uid
+
+
 def _has_other_pod(operated: Operated, name: str, uid: str) -> bool:
     pods = operated.core.list_namespaced_pod(operated.namespace).items
     return any(pod.metadata.name == name and pod.metadata.uid != uid for pod in pods)

@@ -304,7 +304,7 @@ def _ready_since_ms(pod: Object) -> int | None:
     """Return since when the probes of all containers pass."""
     for condition in pod.get("status", {}).get("conditions", ()):
         if condition["type"] == "ContainersReady" and condition["status"] == "True":
-            return _time_ms(condition.get("lastTransitionTime"))
+            return time_ms(condition.get("lastTransitionTime"))
     return None
 
 

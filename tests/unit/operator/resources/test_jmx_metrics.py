@@ -1,10 +1,14 @@
 """Pods of stock Kafka whose metrics are asked for."""
 
+import re
 import subprocess
 from typing import Any
 
 import pytest
+import yaml
 from kit.desired_cluster import Cluster, Make
+from quorate_operator.models.manifests import ManifestError
+from quorate_operator.models.pod_templates import Metrics
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.jmx_metrics import agent_rules
 from quorate_operator.resources.pods import node_pod, pod_spec
@@ -30,7 +34,46 @@ def test_a_broker_gets_the_agent_its_rules_and_a_port(make: Make) -> None:
     assert agent["command"][-1].startswith(mount["mountPath"])
     assert agent["command"][-1] in node["command"][2]
     made = config_map(cluster.context, cluster.desired, cluster.node(0), {})
-    assert made["data"]["jmx-exporter.yaml"] == agent_rules()
+    assert made["data"]["jmx-exporter.yaml"] == agent_rules(Metrics())
+
+
+RULES = (
+    "metrics: {enabled: true, objectNames: ['kafka.server:type=Fetch'], "
+    "rules: [{pattern: 'kafka.server<type=Fetch><>(.+): ', name: fetch_$1, type: GAUGE}]}"
+)
+
+
+def test_rules_of_the_manifest_come_first_and_restart_the_node(make: Make) -> None:
+    usual, asked = make(brokers=ON), make(brokers=RULES)
+    data = config_map(asked.context, asked.desired, asked.node(0), {})["data"]
+    (name,) = (name for name in data if name.startswith("jmx-exporter"))
+    content, own = yaml.safe_load(data[name]), yaml.safe_load(agent_rules(Metrics()))
+    assert content["rules"][0] == {
+        "pattern": "kafka.server<type=Fetch><>(.+): ",
+        "name": "fetch_$1",
+        "type": "GAUGE",
+    }
+    assert content["rules"][1:] == own["rules"]
+    assert content["includeObjectNames"] == [*own["includeObjectNames"], "kafka.server:type=Fetch"]
+    command = pod_spec(asked.context, asked.node(0))["containers"][0]["command"][2]
+    assert f'=9404:/etc/quorate/{name}"' in command
+    assert command != pod_spec(usual.context, usual.node(0))["containers"][0]["command"][2]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "fault"),
+    [
+        ("rules: [{name: a}]", "spec.metrics.rules[0].pattern: missing; it must be given"),
+        (
+            "rules: [{pattern: a, lables: {}}]",
+            "spec.metrics.rules[0].lables: unknown field; allowed: attrName",
+        ),
+        ("objectNames: [kafka]", "spec.metrics.objectNames[0]: 'kafka': must match pattern"),
+    ],
+)
+def test_rules_that_the_exporter_could_not_read_are_refused(make: Make, metrics: str, fault: str) -> None:
+    with pytest.raises(ManifestError, match=re.escape(fault)):
+        make(brokers=f"metrics: {{enabled: true, {metrics}}}")
 
 
 @pytest.mark.parametrize(

@@ -524,3 +524,15 @@ def test_pods_have_the_operators_user_or_that_of_the_namespace(make: Make, node_
         contexts(70) == [restricted | policy | dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 70)] * 2
     )
     assert contexts(None, "securityContext: {fsGroup: 5}") == [restricted | {"fsGroup": 5}] * 2
+
+
+def test_another_log_format_is_another_file_and_restarts_nodes_of_stock_kafka(make: Make) -> None:
+    java = "nodes: [{nodeId: 3001, implementation: java}]"
+    text, as_json = make(java), make(f"logFormat: JSON, {java}", "logFormat: JSON")
+    for node_id, is_changed in ((3000, False), (3001, True), (0, True)):
+        assert (text.node(node_id).revision != as_json.node(node_id).revision) == is_changed
+    for cluster, name in ((text, "log4j2.properties"), (as_json, "log4j2-json.properties")):
+        data = config_map(cluster.context, cluster.desired, cluster.node(0), {})["data"]
+        assert set(data) == {"server.properties", name}
+        env = {item["name"]: item["value"] for item in cluster.pod(0)["spec"]["containers"][0]["env"]}
+        assert env["KAFKA_LOG4J_OPTS"] == f"-Dlog4j2.configurationFile=/etc/quorate/{name}"
