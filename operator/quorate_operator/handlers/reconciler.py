@@ -24,6 +24,7 @@ from quorate_operator.handlers.selection import (
     SPLIT_CLUSTER,
     is_guarded,
     is_selected,
+    lease_name,
     split_message,
     unselected,
 )
@@ -277,7 +278,7 @@ class ClusterReconciler:
         lease = Lease(
             self._shared.api,
             self.key.namespace,
-            f"quorate-{self.key.name}",
+            lease_name(self.key.name),
             self._shared.identity,
             duration_s=self._shared.lease_duration_s,
         )

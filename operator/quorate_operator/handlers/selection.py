@@ -63,6 +63,15 @@ def split_message(selector: LabelSelector, key: ClusterKey, others: Iterable[Obj
     )
 
 
+def lease_name(cluster: str) -> str:
+    """Return the name of a cluster's Lease.
+
+    The dot keeps it apart from the Leases of leader election, `RELEASE-operator`: the owner of a cluster chooses its
+    name, and clusters may be in the operator's own namespace.
+    """
+    return f"quorate.{cluster}"
+
+
 def is_guarded(action: steps.Action, selector: LabelSelector) -> bool:
     """Whether a step needs the Lease of its cluster, which operators with other selectors take too."""
     return isinstance(action, _GUARDED) or (bool(selector) and isinstance(action, _GUARDED_BETWEEN_OPERATORS))

@@ -129,7 +129,10 @@ def parse_policy(text: str) -> TenantPolicy:
 
 
 def allows(patterns: Iterable[str], value: str) -> bool:
-    """Whether a value matches a pattern; `*` stands for any text."""
+    """Whether a value matches a pattern; `*` stands for any text.
+
+    Behind a colon, as in `kafka:*`, it stands for text without slashes: a tag, and not the port of a registry.
+    """
     return any(_compiled(pattern, ".*").fullmatch(value) for pattern in patterns)
 
 
@@ -158,4 +161,9 @@ def allows_address(networks: Iterable[str], value: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str, wildcard: str) -> re.Pattern[str]:
-    return re.compile(wildcard.join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    first, *others = pattern.split("*")
+    text, before = re.escape(first), first
+    for part in others:
+        text += ("[^/]*" if before.endswith(":") else wildcard) + re.escape(part)
+        before = part
+    return re.compile(text, re.DOTALL)

@@ -95,6 +95,10 @@ class Tenancy:
     def wait(self, look: Callable[[], object], what: str, seen: Callable[[], str] = lambda: "") -> None:
         eventually(look, TIMEOUT_S, what, lambda: f"{seen()}\n{self.log.read_text()[-3000:]}")
 
+    def pods(self) -> list[str]:
+        """The names of the pods that are there."""
+        return [pod.metadata.name for pod in self.core.list_namespaced_pod(self.namespace).items]
+
     def objects_of(self, name: str) -> list[str]:
         """What the operator has made for a cluster or pool."""
         found = []

@@ -32,6 +32,7 @@ MANAGED = ("get", "list", "watch", "create", "patch", "delete")
 ALLOWED = [
     *((verb, "quorate.dev", kind, "") for kind in KINDS for verb in ("get", "list", "watch", "patch")),
     *(("patch", "quorate.dev", kind, "status") for kind in KINDS),
+    ("update", "quorate.dev", "kafkacontrollers", "status"),
     *(("update", "quorate.dev", kind, "finalizers") for kind in ("kafkacontrollers", "kafkabrokers")),
     *(
         (verb, "", kind, "")

@@ -65,7 +65,7 @@ def tenancy(
         place.create(
             "KafkaController", {"replicas": 1, "nodeIds": {"first": 3100}, "state": "Hibernated"}, SLEEPING
         )
-        place.wait(lambda: f"{FAIR}-3000" in place.objects_of(FAIR), "a fair cluster to be built")
+        place.wait(lambda: f"{FAIR}-3000" in place.pods(), "a fair cluster to be built")
         yield place
     finally:
         operator.kill()
@@ -347,9 +347,7 @@ def test_a_secret_of_another_team_is_not_mounted_for_a_listener(
 
     tenancy.wait(refusals, "the Secret to be refused")
     assert all(f"no such Secret with the label {FOR_LISTENERS}" in message for message in refusals())
-    assert f"{name}-3000" not in [
-        pod.metadata.name for pod in tenancy.core.list_namespaced_pod(tenancy.namespace).items
-    ]
+    assert f"{name}-3000" not in tenancy.pods()
     assert PASSWORD not in json.dumps(tenancy.read("KafkaController", name))
 
 

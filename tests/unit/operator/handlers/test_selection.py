@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 from kit.reconciles import filled, resource, shared_parts
+from quorate_operator.handlers.process import LEADER_LEASE
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
-from quorate_operator.handlers.selection import is_guarded
+from quorate_operator.handlers.selection import is_guarded, lease_name
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning import steps
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
@@ -151,3 +152,11 @@ def test_operators_that_share_stop_nodes_one_after_the_other(
     """The operator that gives a cluster away and the one that takes it do not stop two controllers at a time."""
     assert is_guarded(action, LabelSelector()) == alone
     assert is_guarded(action, SELECTOR) == shared
+
+
+def test_the_name_of_a_cluster_takes_no_lease_of_leader_election() -> None:
+    """Their owner names clusters, and by default clusters are in the operator's own namespace."""
+    leaders = (LEADER_LEASE, "quorate-operator", "blue-quorate-operator", "quorate-x-operator")
+    for leader in leaders:
+        assert leader not in {lease_name(leader), lease_name(leader.removeprefix("quorate-"))}
+    assert lease_name("a") != lease_name("b")

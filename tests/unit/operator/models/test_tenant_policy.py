@@ -399,6 +399,9 @@ def test_wildcards_have_no_other_meaning() -> None:
     assert allows(["a*[0]?"], "abc[0]?")
     assert not allows(["a?c"], "abc")
     assert not allows(["a"], "ab")
+    assert allows(["kafka:*"], "kafka:4.4.0@sha256:12")
+    assert not allows(["kafka:*"], "kafka:5000/evil:1")
+    assert allows(["a:5000/*/kafka:*"], "a:5000/b/c/kafka:1")
     assert not allows_host(["*.b"], "x.y.b")
 
 
