@@ -20,6 +20,9 @@ from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 CONCURRENT_OBSERVATIONS_MAX = 16
 """How many clusters are observed at the same time. Steps don't count: one may take a node's whole grace period."""
+CONCURRENT_ENTITY_PASSES_MAX = 32
+"""How many Kafka clusters' topics, users and rebalances are reconciled at the same time. Some of these clusters are
+servers that any user may name and that do not answer: clusters have places of their own."""
 JITTER = 0.25
 CLOSE_TIMEOUT_S = 5.0
 
@@ -54,6 +57,9 @@ class Shared:
     selector: LabelSelector = EVERYTHING
     """The labels of the resources that are reconciled."""
     dropped: DroppedStatuses = field(default_factory=DroppedStatuses)
+    entity_passes: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(CONCURRENT_ENTITY_PASSES_MAX)
+    )
 
     async def write_status(
         self,
