@@ -42,6 +42,8 @@ class EventRecorder:
         at_ms = time.time_ns() // 1_000_000
         text = f"{reason}: {note}"
         self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
+        if self._api.is_terminating(cluster.namespace):
+            return
         try:
             await self._api.create(EVENT, cluster.namespace, self._event(about, reason, note, is_warning))
         except ApiError as error:  # an Event is for people; nothing depends on it

@@ -22,11 +22,22 @@ class _Api:
     def __init__(self, refusal: ApiError | None = None) -> None:
         self._refusal = refusal
         self.written: list[Any] = []
+        self.terminating: set[str] = set()
+
+    def is_terminating(self, namespace: str) -> bool:
+        return namespace in self.terminating
 
     async def create(self, _kind: object, _namespace: str, body: dict[str, Any]) -> None:
         if self._refusal is not None:
             raise self._refusal
         self.written.append(body)
+
+
+async def test_nothing_is_written_into_a_namespace_that_is_being_deleted() -> None:
+    api, snapshots = _Api(), SnapshotRegistry()
+    api.terminating = {"kafka"}
+    await EventRecorder(cast("Any", api), snapshots, "operator-1").record(KEY, ABOUT, "StopNode", "node 1")
+    assert api.written == []
 
 
 async def test_an_event_is_written_once_until_it_is_settled() -> None:
