@@ -304,7 +304,6 @@ class ReconcileLoop:
     ) -> None:
         """Apply the steps of one node, until one fails."""
         for action in actions:
-            await self._host.step_started(observation, action)
             try:
                 is_done = await self._apply(observation, action)
             except StepError as error:
@@ -320,6 +319,7 @@ class ReconcileLoop:
         """Apply a step; with a lock, only if a fresh plan has it due. Returns whether it was done."""
         lock = self._host.lock_for(action)
         if lock is None:
+            await self._host.step_started(observation, action)
             await self._runtime.apply(action, observation.desired)
             return True
         async with lock as is_held:
@@ -328,6 +328,8 @@ class ReconcileLoop:
                 return False
             if not is_held():
                 raise StepError("observing took longer than the lock is held")
+            # Not before: another process may have done it while the lock was waited for.
+            await self._host.step_started(observation, action)
             await self._runtime.apply(action, fresh.desired)
         return True
 

@@ -180,6 +180,7 @@ async def test_a_guarded_step_is_applied_only_while_due(monkeypatch: pytest.Monk
     stage.guarded = UnregisterBroker
     await stage.run(monkeypatch)
     assert (stage.applied_actions, stage.results[0].done, stage.results[0].failed) == ([], 0, ())
+    assert not [note for note in stage.notes if "UnregisterBroker" in note], "another process did it"
 
     stage = Stage((add,), (add,))
     stage.guarded, stage.holds = UnregisterBroker, False
