@@ -12,8 +12,6 @@ from quorate_operator.web.snapshots import ClusterEvent, ClusterKey, SnapshotReg
 RECORDED_MAX = 2048
 REPEAT_AFTER_S = 600.0
 """An Event that still applies is repeated after this time."""
-TERMINATING_S = 60.0
-"""How long no Events are written in a namespace that was found to be terminating."""
 NOTE_LENGTH_MAX = 1024
 REASON_LENGTH_MAX = 128
 
@@ -28,8 +26,6 @@ class EventRecorder:
         self._snapshots = snapshots
         self._identity = identity
         self._recorded: OrderedDict[tuple[str, ...], float] = OrderedDict()
-        self._terminating: dict[str, float] = {}
-        """When a namespace was found to be terminating, by its name. Another one may have the name later."""
 
     async def record(
         self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
@@ -47,13 +43,11 @@ class EventRecorder:
         text = f"{reason}: {note}"
         self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
         namespace = about["metadata"]["namespace"]
-        if self._terminating.get(namespace, -REPEAT_AFTER_S) > now - TERMINATING_S:
+        if self._api.is_terminating(namespace):
             return
         try:
             await self._api.create(EVENT, namespace, self._event(about, reason, note, is_warning))
         except ApiError as error:  # an Event is for people; nothing depends on it
-            if error.is_of_terminating_namespace:
-                self._terminating[namespace] = now
             log.warning("%s/%s: the Event %s was not written: %s", *cluster, reason, error)
 
     def settle(self, about: Object, reason: str, note: str) -> None:

@@ -26,8 +26,8 @@ async def login(*, settings: kopf.OperatorSettings, **_: Any) -> kopf.AiohttpSes
     )
     if found is None or found.server is None:
         return None
-    session = aiohttp.ClientSession(  # noqa: TID251 - kopf takes no other client
-        connector=aiohttp.TCPConnector(limit=0, ssl=found.as_ssl_context()),  # noqa: TID251
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=found.as_ssl_context()),
         headers={**found.as_http_headers(), "User-Agent": USER_AGENT},
         proxy=found.proxy_url,
         trust_env=found.trust_env,

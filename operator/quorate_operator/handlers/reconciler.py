@@ -105,6 +105,13 @@ class ClusterReconciler:
         """Whether resources of the cluster exist that this operator does not select."""
         self._cleared: frozenset[str] = frozenset()
         self._has_cleared = asyncio.Event()
+        self._lease = Lease(
+            shared.api,
+            key.namespace,
+            lease_name(key.name),
+            shared.identity,
+            duration_s=shared.lease_duration_s,
+        )
         self._written_ms: dict[str, int] = {}
         """When the status of each resource was written last, by uid, in Unix ms."""
 
@@ -165,8 +172,12 @@ class ClusterReconciler:
                 # The status also stores the spec that is used instead, for an operator that starts.
                 await self._refuse(kind, body, message, validation.reason_of(named(body)))
         cluster = desired_cluster(validation.manifests)
-        running = cluster.running and not resources.is_deleted
+        running = cluster.running and not resources.is_deleted and not self._is_terminating()
         return DesiredState(cluster=replace(cluster, running=running), manifests=validation.manifests)
+
+    def _is_terminating(self) -> bool:
+        """Whether the namespace is being deleted: nothing can be created in it, and all in it is deleted."""
+        return self._shared.api.is_terminating(self.key.namespace)
 
     async def _refuse_split(self, resources: ClusterResources) -> bool:
         """Return whether resources of the cluster exist that this operator does not select, and report them.
@@ -270,21 +281,19 @@ class ClusterReconciler:
         await self._publish(self._resources, observation)
 
     def lock_for(self, action: steps.Action) -> AbstractAsyncContextManager[Callable[[], bool]] | None:
-        """Return the Lease of the cluster for steps that one process at a time may apply; None for others."""
-        return self._leased() if is_guarded(action, self._shared.selector) else None
+        """Return the Lease of the cluster for steps that one process at a time may apply; None for others.
+
+        In a namespace that is being deleted no Lease can be created, and no node starts again.
+        """
+        return self._leased() if is_guarded(action) and not self._is_terminating() else None
 
     @asynccontextmanager
     async def _leased(self) -> AsyncIterator[Callable[[], bool]]:
-        lease = Lease(
-            self._shared.api,
-            self.key.namespace,
-            lease_name(self.key.name),
-            self._shared.identity,
-            duration_s=self._shared.lease_duration_s,
-        )
         try:
-            async with lease.held(LEASE_TIMEOUT_S):
-                yield lambda: lease.is_held
+            async with self._lease.held(LEASE_TIMEOUT_S):
+                # Another operator may have changed pods of which the watch has not reported yet.
+                await self._infrastructure.refresh()
+                yield lambda: self._lease.is_held
         except (LeaseLostError, ApiError, AdminError) as error:
             raise steps.StepError(str(error)) from error
 

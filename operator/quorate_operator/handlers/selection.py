@@ -22,11 +22,13 @@ _GUARDED = (
     steps.RefreshRegistration,
     steps.UnregisterBroker,
     steps.RebuildQuorum,
+    steps.FormCluster,
+    steps.StopNode,
+    steps.DeleteVolume,
 )
-"""Changes of membership: one process at a time applies them, on a fresh plan."""
-_GUARDED_BETWEEN_OPERATORS = (steps.FormCluster, steps.StopNode, steps.DeleteVolume)
-"""With a selector, also these: two operators must not stop different controllers at the same time while a cluster
-moves from one to the other."""
+"""Changes of membership, and what takes a node or its data away: one process at a time applies them by a fresh plan.
+Two operators have the same cluster while it moves from one to the other by its labels, and where two were installed
+by mistake. Each could stop another controller."""
 
 
 def is_selected(selector: LabelSelector, body: Object) -> bool:
@@ -72,6 +74,6 @@ def lease_name(cluster: str) -> str:
     return f"quorate.{cluster}"
 
 
-def is_guarded(action: steps.Action, selector: LabelSelector) -> bool:
-    """Whether a step needs the Lease of its cluster, which operators with other selectors take too."""
-    return isinstance(action, _GUARDED) or (bool(selector) and isinstance(action, _GUARDED_BETWEEN_OPERATORS))
+def is_guarded(action: steps.Action) -> bool:
+    """Whether a step needs the Lease of its cluster."""
+    return isinstance(action, _GUARDED)

@@ -22,6 +22,9 @@ from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 CONCURRENT_OBSERVATIONS_MAX = 16
 """How many clusters are observed at the same time. Steps don't count: one may take a node's whole grace period."""
+CONCURRENT_ENTITY_PASSES_MAX = 32
+"""How many Kafka clusters' topics, users and rebalances are reconciled at the same time. Some of these clusters are
+servers that any user may name and that do not answer: clusters have places of their own."""
 JITTER = 0.25
 CLOSE_TIMEOUT_S = 5.0
 
@@ -58,6 +61,9 @@ class Shared:
     policy: TenantPolicy = DEFAULT_POLICY
     """What the owners of resources may ask for."""
     dropped: DroppedStatuses = field(default_factory=DroppedStatuses)
+    entity_passes: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(CONCURRENT_ENTITY_PASSES_MAX)
+    )
 
     async def write_status(
         self,

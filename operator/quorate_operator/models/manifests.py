@@ -1,7 +1,7 @@
 """Reads manifests from YAML and from the API server. Errors name the field, the value, and what is allowed.
 
-In a file, an unknown field is a typo and is refused. In an object of the API server it is none: the definitions that
-are installed have it, because they are of a newer release than this process. It is ignored, and reported.
+In a file, an unknown field is a typo and is refused. The API server serves no typos: an unknown field of its objects
+is in the installed definitions, which are of a newer release than this process. It is ignored, and reported.
 """
 
 import dataclasses

@@ -24,8 +24,11 @@ from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster
 from quorate_operator.planning.in_sync import brokers_in_sync
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Action, FormCluster, Plan, StepError
+from quorate_operator.planning.steps import Action, FormCluster, Plan, StepError, WaitFor
 from quorate_operator.runtime.composite import ClusterRuntime
+
+UNCHANGED_FRACTION = 0.1
+"""The rest between two passes, as a fraction of the time for which nothing has changed in the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,8 @@ class PassResult:
     """The result of one pass of the loop.
 
     `observation` is None if no cluster is desired, or if observing failed. `error` is what ended the pass early;
-    `failed` are the steps that failed while the others continued.
+    `failed` are the steps that failed while the others continued. `unchanged_ms` is the time for which the same steps
+    have been left, of which none was done.
     """
 
     observation: Observation | None = None
@@ -67,13 +71,16 @@ class PassResult:
     error: Exception | None = None
     failures_in_a_row: int = 0
     duration_s: float = 0.0
+    unchanged_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequeuePolicy:
     """The time to the next pass: while steps are left, when none are, and while the cluster is paused or hibernates.
 
-    After a failed pass it is `retry_ms_min`, doubled with each further failure in a row.
+    After a failed pass it is `retry_ms_min`, doubled with each further failure in a row. While the same steps are
+    left, it grows with the time that they have been left, up to `settled_ms`: a cluster that is stuck costs no more
+    than one that needs nothing, and what is waited for is noticed after at most a tenth more of the time.
     """
 
     working_ms: int
@@ -97,7 +104,8 @@ class RequeuePolicy:
         if result.done:
             return 0
         if observation.plan.steps and not observation.plan.is_stalled:
-            rest_ms = self.working_ms
+            grown_ms = int(result.unchanged_ms * UNCHANGED_FRACTION)
+            rest_ms = max(self.working_ms, min(grown_ms, self.settled_ms))
         elif observation.desired.lifecycle in (Lifecycle.PAUSED, Lifecycle.HIBERNATED):
             rest_ms = self.asleep_ms
         elif not all(broker.holds for broker in brokers_in_sync(observation.observed).values()):
@@ -175,6 +183,10 @@ class ReconcileLoop:
         self._jitter = jitter
         self._now_ms = now_ms
         self._failures_in_a_row = 0
+        self._manifests: Manifests | None = None
+        self._left: tuple[object, ...] = ()
+        """The steps of the last plan and their nodes, without their reasons, in which numbers change."""
+        self._left_since_ms = 0
 
     def wake(self) -> None:
         """Begin the next pass at once, or right after the present one."""
@@ -195,6 +207,7 @@ class ReconcileLoop:
             state = await self._host.desired_state()
             if state is None:
                 return None
+            self._manifests = state.manifests
             try:
                 completed = await self._runtime.complete(state.cluster, state.manifests)
             except ManifestError as error:
@@ -226,6 +239,7 @@ class ReconcileLoop:
                 await self._host.plan_done(observation)
         except Exception as raised:
             error = raised
+        unchanged_ms = self._unchanged_ms(observation, applied)
         has_failed = bool(error or applied.failed)
         self._failures_in_a_row = self._failures_in_a_row + 1 if has_failed else 0
         return PassResult(
@@ -235,7 +249,19 @@ class ReconcileLoop:
             error=error,
             failures_in_a_row=self._failures_in_a_row,
             duration_s=time.monotonic() - began_s,
+            unchanged_ms=unchanged_ms,
         )
+
+    def _unchanged_ms(self, observation: Observation | None, applied: _Applied) -> int:
+        """Return how long the same steps have been left, of which none was done."""
+        steps = observation.plan.steps if observation is not None else ()
+        left = tuple(
+            (type(step), step.node_ids if isinstance(step, WaitFor) else step.node_id) for step in steps
+        )
+        now_ms = self._now_ms()
+        if applied.done or left != self._left:
+            self._left, self._left_since_ms = left, now_ms
+        return now_ms - self._left_since_ms
 
     async def _rest(self, rest_ms: float) -> None:
         if rest_ms <= 0:
@@ -278,7 +304,6 @@ class ReconcileLoop:
     ) -> None:
         """Apply the steps of one node, until one fails."""
         for action in actions:
-            await self._host.step_started(observation, action)
             try:
                 is_done = await self._apply(observation, action)
             except StepError as error:
@@ -294,16 +319,34 @@ class ReconcileLoop:
         """Apply a step; with a lock, only if a fresh plan has it due. Returns whether it was done."""
         lock = self._host.lock_for(action)
         if lock is None:
+            await self._host.step_started(observation, action)
             await self._runtime.apply(action, observation.desired)
             return True
         async with lock as is_held:
-            fresh = await self.plan_for(observation.desired)
-            if not any(_is_same(action, due) for due in fresh.plan.due):
+            fresh = await self._fresh_observation()
+            if fresh is None or not any(_is_same(action, due) for due in fresh.plan.due):
                 return False
             if not is_held():
                 raise StepError("observing took longer than the lock is held")
-            await self._runtime.apply(action, observation.desired)
+            # Not before: another process may have done it while the lock was waited for.
+            await self._host.step_started(observation, action)
+            await self._runtime.apply(action, fresh.desired)
         return True
+
+    async def _fresh_observation(self) -> Observation | None:
+        """Observe from the beginning: while a lock was waited for, another process may have changed everything.
+
+        What is desired depends on what was observed, as addresses and revisions do. None if no cluster is desired, or
+        another one than in this pass: the steps that are under way are applied with its manifests.
+        """
+        state = await self._host.desired_state()
+        if state is None or state.manifests != self._manifests:
+            return None
+        try:
+            completed = await self._runtime.complete(state.cluster, state.manifests)
+        except ManifestError:
+            return None  # the next pass reports it
+        return await self.plan_for(replace(completed, running=state.cluster.running))
 
 
 def _is_same(action: Action, other: Action) -> bool:

@@ -11,9 +11,10 @@ import signal
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -104,6 +105,15 @@ class ApiServer:
         self._write_kubeconfig(path, token.status.token)
         return path
 
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """The API server is gone while the context is open, at once and without a word. All objects are kept."""
+        self._services.pop().stop(signal.SIGKILL)
+        try:
+            yield
+        finally:
+            self._start_again()
+
     def close(self) -> None:
         """End it, the API server first; its directory stays."""
         for service in reversed(self._services):
@@ -153,11 +163,14 @@ class ApiServer:
         )
         self._services.append(etcd)
         etcd.wait_until(lambda: _is_up(f"{clients}/health"), READY_TIMEOUT_S)
+        self._start_api_server(port, clients)
+
+    def _start_api_server(self, port: int, etcd: str) -> None:
         key = self.directory / "service-accounts.key"
         api_server = Service(
             "kube-apiserver",
             [
-                *(f"{self.programs.api_server}", f"--etcd-servers={clients}"),
+                *(f"{self.programs.api_server}", f"--etcd-servers={etcd}"),
                 *(f"--bind-address={HOST}", f"--secure-port={port}", f"--cert-dir={self.ca_file.parent}"),
                 *(f"--token-auth-file={self.directory}/tokens.csv", "--authorization-mode=RBAC"),
                 *(f"--service-account-issuer={ISSUER}", f"--service-account-key-file={key}"),
@@ -171,6 +184,7 @@ class ApiServer:
         )
         self._services.append(api_server)
         api_server.wait_until(self._is_ready, READY_TIMEOUT_S)
+        self._start_again = partial(self._start_api_server, port, etcd)
 
     def _is_ready(self) -> bool:
         return self.ca_file.is_file() and _is_up(f"{self.url}/readyz", self.ca_file, self._token)

@@ -20,7 +20,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,10 @@ from kit.cluster import DIE_WITH_PARENT, HEAP
 from kit.releases import RELEASE
 from kubernetes.client import ApiException
 from quorate_operator.runtime.local.stock_kafka import find_kafka
+from urllib3.exceptions import HTTPError
 
+UNAVAILABLE = (ApiException, HTTPError, OSError)
+"""What requests raise while the API server refuses them, or is away."""
 LOOK_EVERY_S = 0.2
 PROBE_EVERY_S = 0.2
 RESTART_PAUSE_S = 1.0
@@ -337,8 +340,8 @@ class _Pod(threading.Thread):
         }
         if status == self._written:
             return
-        self._written = status
-        self.agent.report(self.name, status)
+        if self.agent.report(self.name, status):
+            self._written = status
 
     def _passes_gates(self) -> bool:
         """Whether every condition that the pod's readiness waits for holds, as the API server has it."""
@@ -442,13 +445,13 @@ class NodeAgent:
 
     def config_of(self, name: str) -> Mapping[str, str] | None:
         """The data of a ConfigMap."""
-        with suppress(ApiException):
+        with suppress(*UNAVAILABLE):
             return dict(self._core.read_namespaced_config_map(name, self._namespace).data)
         return None
 
     def secret_of(self, name: str) -> Mapping[str, bytes] | None:
         """The data of a Secret."""
-        with suppress(ApiException):
+        with suppress(*UNAVAILABLE):
             data = self._core.read_namespaced_secret(name, self._namespace).data or {}
             return {key: base64.b64decode(value) for key, value in data.items()}
         return None
@@ -467,25 +470,38 @@ class NodeAgent:
         target = {"apiVersion": "v1", "kind": "Node", "name": self.machine}
         path = f"/api/v1/namespaces/{self._namespace}/pods/{name}/binding"
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        with suppress(ApiException):
-            self._request("POST", path, binding)
+        self._insist(lambda: self._request("POST", path, binding))
 
-    def report(self, name: str, status: Object) -> None:
-        """Write the status of a pod."""
-        with suppress(ApiException):
+    def report(self, name: str, status: Object) -> bool:
+        """Write the status of a pod. Returns whether it was written."""
+        with suppress(*UNAVAILABLE):
             self._core.patch_namespaced_pod_status(name, self._namespace, {"status": status})
+            return True
+        return False
 
     def remove(self, name: str, uid: str) -> None:
         """A pod has ended: its object goes."""
         options = kubernetes.client.V1DeleteOptions(
             grace_period_seconds=0, preconditions=kubernetes.client.V1Preconditions(uid=uid)
         )
-        with suppress(ApiException):
-            self._core.delete_namespaced_pod(name, self._namespace, body=options)
+        self._insist(lambda: self._core.delete_namespaced_pod(name, self._namespace, body=options))
+
+    def _insist(self, request: Callable[[], object]) -> None:
+        """Send a request until the API server answers it, if only with a refusal."""
+        while True:
+            try:
+                request()
+            except HTTPError:
+                if self._stop.wait(LOOK_EVERY_S):
+                    return
+            except ApiException:
+                return
+            else:
+                return
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):
-            with suppress(ApiException, OSError):
+            with suppress(*UNAVAILABLE):
                 self._sync_volumes()
 
     def _sync_volumes(self) -> None:

@@ -8,19 +8,23 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import kubernetes.client
+import kubernetes.watch
 from kit.asking import Asking
 from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
 from kit.loop_thread import LoopThread
 from kit.operators.node_agent import NodeAgent, Object
-from kit.waiting import eventually
+from kit.waiting import HANG_S, eventually
 from kubernetes.client import ApiException
+from prometheus_client.parser import text_string_to_metric_families
 from quorate_operator.models.secrets import FOR_LISTENERS, FOR_SERVERS, FOR_USERS
 from quorate_operator.models.tenant_policy import DEFAULT_POLICY
 from quorate_operator.planning.cluster import Address
@@ -34,6 +38,7 @@ CONTROLLERS_FIRST = 3000
 BROKER_PORT = 9092
 SETTLE_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 40
+HEALTH_TIMEOUT_S = 10
 LOG_LINES_SHOWN = 30
 THREAD_TIMEOUT_S = 10
 SMALL_FILES = {"log.index.size.max.bytes": "16384"}
@@ -88,6 +93,29 @@ class OperatorProcess:
             file.seek(self._offset)
             lines = file.read().splitlines()
         return [logged for line in lines for logged in _event(line)]
+
+    def serves(self, path: str) -> tuple[int, str]:
+        """The status and the text that it serves at a path of its health server; status 0 if it does not answer."""
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}{path}", timeout=HEALTH_TIMEOUT_S
+            ) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples with these labels."""
+        _, text = self.serves("/metrics")
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
 
     def kill_at(self, is_moment: Callable[[str], bool]) -> threading.Event:
         """Kill it as soon as it logs an event for which `is_moment` is true. Call this before it has started up.
@@ -322,6 +350,29 @@ class Operated:
     def asking(self, broker_id: int, pool: str = BROKERS) -> Asking:
         """Ask a broker at the address of its pod."""
         return Asking(servers=f"{self.agent.address_of(f'{pool}-{broker_id}')}:{BROKER_PORT}")
+
+    def fewest_since(self, listed: kubernetes.client.V1PodList) -> int:
+        """How few pods there were at a time between this list and now, when all of them are other pods."""
+        names = {pod.metadata.name for pod in listed.items}
+        fewest = len(names)
+        missing = self.pod_uids()
+        happened = kubernetes.watch.Watch().stream(
+            self.core.list_namespaced_pod,
+            self.namespace,
+            resource_version=listed.metadata.resource_version,
+            timeout_seconds=HANG_S,
+        )
+        for event in happened:
+            metadata = event["object"].metadata
+            if event["type"] == "DELETED":
+                names.discard(metadata.name)
+            else:
+                names.add(metadata.name)
+                missing.discard(metadata.uid)
+            fewest = min(fewest, len(names))
+            if not missing:
+                return fewest
+        raise AssertionError(f"the watch ended without {missing}")
 
     def refusals(self) -> list[dict[str, str]]:
         """The refusals in the status of the KafkaController."""

@@ -1,9 +1,7 @@
 """Quorums of real controllers from creation to deletion, as a real operator process leads them."""
 
 import kubernetes.client
-import kubernetes.watch
 from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
-from kit.waiting import HANG_S
 
 FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
 
@@ -75,7 +73,7 @@ def test_a_restart_goes_one_by_one_with_its_reason(operated: Operated) -> None:
     operated.wait(
         lambda: operated.settled(FIRST, SECOND, THIRD) and not before & operated.pod_uids(), "three new pods"
     )
-    assert _fewest_since(operated, pods) == 2
+    assert operated.fewest_since(pods) == 2
     operated.wait(lambda: len(operated.events("SetLogLevels")) == 6, "the level again, after the restarts")
     notes = operated.events("StopNode")
     assert len(notes) == 3
@@ -160,27 +158,3 @@ def test_manifests_that_contradict_each_other_are_told(operated: Operated) -> No
     assert operated.condition("Ready")["reason"] == "Hibernated"
     operated.delete_brokers()
     operated.wait(lambda: operated.brokers() is None, "the pool to be gone")
-
-
-def _fewest_since(operated: Operated, listed: kubernetes.client.V1PodList) -> int:
-    """How few pods there were at a time between this list and now, when all of them are other pods."""
-    names = {pod.metadata.name for pod in listed.items}
-    fewest = len(names)
-    missing = operated.pod_uids()
-    happened = kubernetes.watch.Watch().stream(
-        operated.core.list_namespaced_pod,
-        operated.namespace,
-        resource_version=listed.metadata.resource_version,
-        timeout_seconds=HANG_S,
-    )
-    for event in happened:
-        metadata = event["object"].metadata
-        if event["type"] == "DELETED":
-            names.discard(metadata.name)
-        else:
-            names.add(metadata.name)
-            missing.discard(metadata.uid)
-        fewest = min(fewest, len(names))
-        if not missing:
-            return fewest
-    raise AssertionError(f"the watch ended without {missing}")

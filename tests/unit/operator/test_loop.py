@@ -58,6 +58,8 @@ class Stage:
         self.holds = True
         self.notes: list[str] = []
         self.applied_objects = 0
+        self.manifests = [MANIFESTS]
+        """What is desired, by look; the last one stays."""
         self.fails_once = False
         self._lock = asyncio.Lock()
 
@@ -92,7 +94,8 @@ class Stage:
         return self._lock
 
     async def desired_state(self) -> DesiredState | None:
-        return DesiredState(cluster=desired_cluster(MANIFESTS), manifests=MANIFESTS)
+        manifests = self.manifests.pop(0) if len(self.manifests) > 1 else self.manifests[0]
+        return DesiredState(cluster=desired_cluster(manifests), manifests=manifests)
 
     async def refused(self, error: ManifestError) -> None:
         self.refusals.append(str(error))
@@ -177,6 +180,7 @@ async def test_a_guarded_step_is_applied_only_while_due(monkeypatch: pytest.Monk
     stage.guarded = UnregisterBroker
     await stage.run(monkeypatch)
     assert (stage.applied_actions, stage.results[0].done, stage.results[0].failed) == ([], 0, ())
+    assert not [note for note in stage.notes if "UnregisterBroker" in note], "another process did it"
 
     stage = Stage((add,), (add,))
     stage.guarded, stage.holds = UnregisterBroker, False
@@ -239,6 +243,53 @@ def test_a_cluster_that_waits_for_its_user_is_observed_as_seldom_as_a_healthy_on
     stalled = WaitFor(reason="an address", code="AddressMisrouted", is_stalled=True)
     assert rest_ms(stalled) == rest_ms() == REQUEUE_POLICY.settled_ms
     assert rest_ms(stalled, START) == REQUEUE_POLICY.working_ms
+
+
+@pytest.mark.parametrize(
+    ("unchanged_ms", "rest_ms"), [(0, 1_000), (9_000, 1_000), (60_000, 6_000), (3_600_000, 15_000)]
+)
+def test_a_stuck_cluster_costs_no_more_than_a_healthy_one(unchanged_ms: int, rest_ms: int) -> None:
+    requeue_policy = RequeuePolicy(
+        working_ms=1_000, settled_ms=15_000, asleep_ms=60_000, retry_ms_min=1, retry_ms_max=1
+    )
+    observed = ObservedCluster(nodes={}, quorum=None)
+    plan = Plan(steps=(WaitFor(reason="a leader"),))
+    observation = Observation(desired=desired_cluster(MANIFESTS), observed=observed, plan=plan)
+    result = PassResult(observation=observation, unchanged_ms=unchanged_ms)
+    assert requeue_policy.after(result, now_ms=0) == rest_ms
+
+
+async def test_a_plan_is_unchanged_while_only_numbers_in_its_reasons_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_ms = 0
+
+    def later() -> int:
+        nonlocal now_ms
+        now_ms += 1_000
+        return now_ms
+
+    waits = [(WaitFor(reason=f"broker-0: {left} left", node_ids=(0,)),) for left in (9, 8)]
+    stage = Stage(*waits, (WaitFor(reason="a leader"),), (ELECT,), (ELECT,))
+    monkeypatch.setattr(loop, "plan", lambda *_: stage.plans.pop(0))
+    await asyncio.wait_for(ReconcileLoop(stage, cast("Any", stage), now_ms=later).run(), HANG_S)
+    assert [result.unchanged_ms > 0 for result in stage.results] == [False, True, False, False, False]
+
+
+async def test_a_guarded_step_waits_for_the_next_pass_if_another_cluster_is_desired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the lock was waited for, the spec was changed: the step may be the opposite of what is due now."""
+    changed = load_manifests(
+        "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: c}, spec: {replicas: 5}}",
+        "test",
+    )
+    stage = Stage((START,), (START,), (START,))
+    stage.guarded = StartNode
+    stage.manifests = [MANIFESTS, changed]
+    await stage.run(monkeypatch)
+    assert stage.applied_actions == [START], "in the second pass"
+    assert [result.done for result in stage.results] == [0, 1]
 
 
 def test_time_alone_shortens_a_rest() -> None:

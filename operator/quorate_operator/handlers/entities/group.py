@@ -128,7 +128,7 @@ class EntityGroup:
 
     async def _next_pass(self) -> None:
         await self._wait_due()
-        async with self._shared.observations:
+        async with self._shared.entity_passes:
             with self._shared.liveness.pass_of(self.key):
                 await self.reconcile()
         self._report_liveness()

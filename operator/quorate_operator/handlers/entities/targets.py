@@ -138,12 +138,13 @@ class Targets:
             if secret is None or not is_labelled(secret, FOR_SERVERS):
                 where = "spec.security.secretName"
                 message = no_labelled_secret(where, spec.security.secret_name, FOR_SERVERS)
-                return Target(failure=Failure(code="SecretMissing", message=message, is_retried=False))
+                failure = Failure(code=SECRET_MISSING, message=message, is_retried=False)
+                return Target(failure=failure, is_secret_gone=secret is None)
             values = described_secret(secret).values
             fault = spec.security.secret_fault(values)
             if fault is not None:
                 failure = Failure(code=SECRET_MISSING, message=fault, is_retried=False)
-                return Target(failure=failure, is_secret_gone=values is None)
+                return Target(failure=failure)
         try:
             security = client_security(spec.security, values or {})
             addresses = tuple(

@@ -230,6 +230,10 @@ class KubernetesInfrastructure:
             if found.pool in pools
         }
 
+    async def refresh(self) -> None:
+        """Read the pods from the API server, of which the watch may not have reported yet. Raises ApiError."""
+        await self._objects.refresh(POD)
+
     def history(self) -> HistoryStatus | None:
         """Return the status of the lake; None without one."""
         return history_status(self._objects)

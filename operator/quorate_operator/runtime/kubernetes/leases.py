@@ -45,6 +45,9 @@ class Lease:
         self._held_until = -1.0
         self._mine: Object | None = None
         self._problem = ""
+        self._users = 0
+        """How many contexts of this process hold it together."""
+        self._changing_users = asyncio.Lock()
 
     @property
     def is_held(self) -> bool:
@@ -84,7 +87,7 @@ class Lease:
             return
 
     async def acquire(self) -> None:
-        """Wait until it is held."""
+        """Wait until it is held. Raises ApiError if its namespace is being deleted."""
         while not await self._try_quietly():  # noqa: ASYNC110 - the other holder is another process
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
 
@@ -97,11 +100,17 @@ class Lease:
     async def held(self, timeout_s: float) -> AsyncIterator[None]:
         """Hold it while the context is open: renews it, and cancels the context as soon as it is lost.
 
-        Raises LeaseLostError if it can't be acquired in time, or was lost.
+        Contexts of one process may hold it together. The last one releases it.
+
+        Raises:
+            LeaseLostError: it can't be acquired in time, or was lost.
+            ApiError: its namespace is being deleted.
         """
         try:
-            async with asyncio.timeout(timeout_s):
-                await self.acquire()
+            async with asyncio.timeout(timeout_s), self._changing_users:
+                if not (self._users and self.is_held):
+                    await self.acquire()
+                self._users += 1
         except TimeoutError:
             raise LeaseLostError(
                 f"the Lease {self._namespace}/{self._name} is held by another process"
@@ -110,7 +119,10 @@ class Lease:
             async with self._while_held():
                 yield
         finally:
-            await self.release()
+            self._users -= 1
+            async with self._changing_users:
+                if not self._users:
+                    await self.release()
 
     @asynccontextmanager
     async def _while_held(self) -> AsyncIterator[None]:
@@ -131,20 +143,27 @@ class Lease:
 
     async def _extend(self, scope: asyncio.Timeout) -> None:
         """Move the end of a context with each renewal."""
-        while True:
+        while not self._api.is_terminating(self._namespace):
             await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
-            if await self._try_quietly() and not scope.expired():
+            # Another context may have renewed it meanwhile.
+            is_due = self._remaining_s() < self._duration_s * (1 - 1 / TRIES_PER_DURATION / 2)
+            if (not is_due or await self._try_quietly()) and not scope.expired():
                 scope.reschedule(asyncio.get_running_loop().time() + self._remaining_s())
 
     def _remaining_s(self) -> float:
         return max(0.0, self._held_until - self._clock())
 
     async def _try_quietly(self) -> bool:
-        """Try it; a failure counts as not held. Equal failures in a row are logged once."""
+        """Try it; a failure counts as not held. Equal failures in a row are logged once.
+
+        Raises ApiError if its namespace is being deleted.
+        """
         try:
             async with asyncio.timeout(self._duration_s / 2):
                 is_held = await self.try_acquire()
         except (ApiError, TimeoutError) as error:
+            if isinstance(error, ApiError) and error.is_of_terminating_namespace:
+                raise  # it will never be there
             problem = str(error) or f"no response in {self._duration_s / 2:g} s"
             if problem != self._problem:
                 log.warning("the Lease %s/%s can't be acquired: %s", self._namespace, self._name, problem)

@@ -64,6 +64,19 @@ class ClusterObjects:
         """Return an object of the namespace with Quorate's label, or None."""
         return self._cache.find(kind, self.namespace, name)
 
+    async def refresh(self, kind: Kind) -> None:
+        """Replace the cluster's objects of a kind in the cache by those of the API server. Raises ApiError."""
+        items, version = await self._api.list(kind, self.namespace, f"{LABEL_CLUSTER}={self.cluster}")
+        there = {item["metadata"]["uid"] for item in items}
+        for known in self.of_kind(kind):
+            is_newer = int(known["metadata"]["resourceVersion"]) > int(
+                version
+            )  # written since, by another step
+            if known["metadata"]["uid"] not in there and not is_newer:
+                self._cache.remove(known)
+        for item in items:
+            self._cache.put(item)
+
     def seen(self, item: Object) -> None:
         """Store an object as a write returned it."""
         self._cache.put(item)

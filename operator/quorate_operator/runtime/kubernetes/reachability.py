@@ -9,7 +9,7 @@ class Reachability:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._answered_s = clock()
+        self._responded_s = clock()
         self._failing_since_s: float | None = None
         self.problem = ""
         """Why the last request was not answered; empty while requests are answered."""
@@ -20,13 +20,13 @@ class Reachability:
 
     def succeeded(self) -> None:
         """Record that the API server answered, if only with a refusal."""
-        self._answered_s = self._clock()
+        self._responded_s = self._clock()
         self._failing_since_s = None
         self.problem = ""
 
     def failed(self, began_s: float, problem: str) -> None:
         """Record that a request that began at this time was not answered, or that nothing is served."""
-        if self._answered_s > began_s:
+        if self._responded_s > began_s:
             return  # others were answered meanwhile
         if self._failing_since_s is None:
             self._failing_since_s = began_s
@@ -35,7 +35,7 @@ class Reachability:
     @property
     def quiet_s(self) -> float:
         """The time since the last answer, in which nothing may have been requested."""
-        return self._clock() - self._answered_s
+        return self._clock() - self._responded_s
 
     @property
     def unread_s(self) -> float:

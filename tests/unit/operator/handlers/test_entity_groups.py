@@ -643,3 +643,25 @@ async def test_a_resource_that_may_go_costs_nothing_while_it_is_still_there() ->
     assert not waiting.done()
     waiting.cancel()
     await asyncio.wait([waiting])
+
+
+async def test_servers_that_do_not_answer_hold_up_no_cluster() -> None:
+    """A KafkaTopic may name any servers: waiting for these takes no place of a cluster."""
+    bench = Bench()
+    reconciling, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        reconciling.set()
+        await ended.wait()
+
+    bench.group.reconcile = wait  # type: ignore[method-assign]
+    bench.seen(bench.server.create("orders"))
+    running = asyncio.create_task(bench.group.run())
+    try:
+        async with asyncio.timeout(HANG_S):
+            await reconciling.wait()
+        assert not bench.shared.observations.locked()
+    finally:
+        ended.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -114,7 +114,7 @@ async def test_a_watch_of_kopf_waits_for_no_other_request() -> None:
 
 
 def test_resources_that_wait_hold_up_no_others() -> None:
-    """A deletion that waits occupies a worker, and kopf goes on when a namespace may not be read any more."""
+    """A deletion that waits occupies a worker, and kopf continues when a namespace may not be read any more."""
     settings = settings_of(cluster_wide=True)
     assert settings.queueing.worker_limit is None
     pauses = list(islice(cast("Any", settings.networking.error_backoffs), 100))

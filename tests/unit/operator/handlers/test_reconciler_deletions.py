@@ -9,6 +9,7 @@ from kit.reconciles import filled, resource, shared_parts
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
+from quorate_operator.planning.steps import StopNode
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
 from quorate_operator.web.snapshots import ClusterKey
 
@@ -39,7 +40,11 @@ class Bench:
         store = ResourceStore()
         for pool in (_pool("emptied", "Delete"), _pool("kept", "Retain")):
             store.put(pool)
-        shared = shared_parts(store=store, api=SimpleNamespace(get=self._get, merge=self._merge))
+        api = SimpleNamespace(
+            get=self._get, merge=self._merge, is_terminating=lambda _namespace: self.is_terminating
+        )
+        shared = shared_parts(store=store, api=api)
+        self.is_terminating = False
         self.reconciler = ClusterReconciler(KEY, shared, cast("Any", None), cast("Any", self), fill=filled)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:
@@ -94,3 +99,16 @@ async def test_an_invalid_quorum_lets_no_pool_go_that_is_to_be_drained(
     bench = Bench(*pods, quorum=resource(CONTROLLERS, "quorum", replicas=-1))
     assert await bench.reconcile() == (False, cleared)
     assert (bench.stopped, bench.emptied) == ({"kept"}, set())
+
+
+async def test_a_cluster_whose_namespace_is_deleted_is_not_started_again() -> None:
+    """Its pods are deleted with the namespace, and no others can be created."""
+    bench = Bench(quorum=resource(CONTROLLERS, "quorum", replicas=3))
+    for is_terminating in (False, True):
+        bench.is_terminating = is_terminating
+        state = await bench.reconciler.desired_state()
+        assert state is not None
+        assert state.cluster.running != is_terminating
+        assert (
+            bench.reconciler.lock_for(StopNode(node_id=1, reason="", grace_ms=1)) is None
+        ) == is_terminating

@@ -67,7 +67,7 @@ class _OtherDefinitions(_Api):
 
 @pytest.mark.parametrize("refusal", [None, ApiError(422, "Invalid", "status.conditions[0].type")])
 async def test_a_status_that_is_not_stored_is_not_written_in_each_pass(refusal: ApiError | None) -> None:
-    """Reconciling goes on while definitions of an older release are installed, without a write in each pass."""
+    """Reconciling continues while definitions of an older release are installed, without a write in each pass."""
     api = _OtherDefinitions(refusal)
     store = SimpleNamespace(of_cluster=lambda _key: None, put=lambda _body: None)
     shared = shared_parts(api=api, store=store)

@@ -35,6 +35,9 @@ class _Api:
         self.lease: dict[str, Any] | None = None
         self.renewals = 0
 
+    def is_terminating(self, _namespace: str) -> bool:
+        return False
+
     async def get(self, _kind: Kind, _namespace: str, _name: str) -> dict[str, Any] | None:
         await self._respond()
         return self.lease
@@ -141,3 +144,36 @@ def test_an_error_of_the_step_itself_stays_what_it_is() -> None:
             await step(lease)
 
     _run(work, _Api())
+
+
+def test_steps_of_one_process_hold_a_lease_together() -> None:
+    """Brokers are stopped at the same time, and the first that has ended does not free the others' Lease."""
+    api = _Api()
+    held: list[bool] = []
+
+    async def work(lease: Lease) -> None:
+        async def step(duration_s: float) -> None:
+            async with lease.held(1.0):
+                await asyncio.sleep(duration_s)
+                held.append(lease.is_held)
+
+        await asyncio.gather(*(step(place * DURATION_S) for place in range(10)))
+
+    assert _run(work, api) == pytest.approx(9 * DURATION_S, abs=0.1)
+    assert held == [True] * 10
+    assert api.lease is not None
+    assert api.lease["spec"]["holderIdentity"] == ""
+    assert api.renewals < 9 * 4 + 9, "the renewals of one"
+
+
+def test_a_lease_is_not_waited_for_in_a_namespace_that_is_being_deleted() -> None:
+    class Terminating(_Api):
+        async def create(self, _kind: Kind, _namespace: str, _body: dict[str, Any]) -> dict[str, Any]:
+            raise ApiError(403, "Forbidden", "is being terminated", ["NamespaceTerminating"])
+
+    async def work(lease: Lease) -> None:
+        with pytest.raises(ApiError, match="is being terminated"):
+            async with lease.held(60.0):
+                pass
+
+    assert _run(work, Terminating()) == 0
