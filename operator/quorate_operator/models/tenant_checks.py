@@ -7,7 +7,7 @@ other shapes than the expected one are refused, as are fields of pods that are n
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from quorate_operator.models.listeners import BY_HOST
+from quorate_operator.models.exposures import BY_HOST
 from quorate_operator.models.tenant_pods import check_containers, check_pod_security, check_references
 from quorate_operator.models.tenant_policy import (
     Refused,

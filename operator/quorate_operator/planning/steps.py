@@ -257,8 +257,8 @@ class WaitFor:
     reason: str
     node_ids: tuple[int, ...] = ()
     until_ms: int | None = None
-    code: str | None = None
-    """For conditions, of a wait that is not usual."""
+    code: str = ""
+    """The reason in conditions of a wait that is not usual; empty for others."""
     is_stalled: bool = False
     """Whether it waits for a change by the user, and has waited for a while. It has a code."""
 
@@ -269,7 +269,7 @@ ROLLOUT_BLOCKED = "RolloutBlocked"
 """The code of a wait that ends only if a user does something."""
 
 
-def wait_for(reason: str, *node_ids: int, until_ms: int | None = None, code: str | None = None) -> WaitFor:
+def wait_for(reason: str, *node_ids: int, until_ms: int | None = None, code: str = "") -> WaitFor:
     """Return a wait of these nodes, or of the whole cluster."""
     return WaitFor(reason=reason, node_ids=node_ids, until_ms=until_ms, code=code)
 

@@ -279,13 +279,13 @@ def test_a_change_under_way_differs_from_a_stalled_one(
 @pytest.mark.parametrize(
     ("code", "stalled", "degraded"),
     [
-        (None, ("False", "NothingRefused"), ("False", "Healthy")),
+        ("", ("False", "NothingRefused"), ("False", "Healthy")),
         (STARTS_LONG, ("False", "NothingRefused"), ("True", "StartTakesLong")),
         (ROLLOUT_BLOCKED, ("True", "RolloutBlocked"), ("False", "Healthy")),
     ],
 )
 def test_a_wait_that_is_not_usual_is_in_a_condition(
-    code: str | None, stalled: tuple[str, str], degraded: tuple[str, str]
+    code: str, stalled: tuple[str, str], degraded: tuple[str, str]
 ) -> None:
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     wait = WaitFor(reason="broker-0 to be in service", code=code, is_stalled=code == ROLLOUT_BLOCKED)
