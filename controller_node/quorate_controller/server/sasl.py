@@ -258,8 +258,8 @@ class SaslSession:
         former = self._principal
         if former is not None and str(former) != str(principal):
             text = f"{former.type}.{former.name}: {principal.type}.{principal.name}"
-            message = f"Cannot change principals during re-authentication from {text}"
-            raise SaslRefusalError("the principal may not change", shown=message)
+            shown = f"Cannot change principals during re-authentication from {text}"
+            raise SaslRefusalError("the principal may not change", shown=shown)
         self._principal = principal
         self._server = None
         self._state = _State.COMPLETE

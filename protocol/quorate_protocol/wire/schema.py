@@ -8,7 +8,7 @@ import struct
 import types
 import typing
 from dataclasses import MISSING, Field, fields
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final
 
 from quorate_protocol.kafka.field_types import ZEROS
@@ -119,9 +119,15 @@ def implicit_default(field: FieldSchema) -> object:
     return _zero(field.kafka_type, field.struct, is_array=field.is_array, is_nullable=field.is_nullable)
 
 
-@cache
+_schemas: Final[dict[EntityClass, tuple[FieldSchema, ...]]] = {}
+
+
 def schema_of(entity_type: EntityClass) -> tuple[FieldSchema, ...]:
     """Return the fields of an entity class in wire order."""
+    return _schemas.get(entity_type) or _schemas.setdefault(entity_type, _declared(entity_type))
+
+
+def _declared(entity_type: EntityClass) -> tuple[FieldSchema, ...]:
     # Kafka keeps this string in the old format, so that any broker can read the header of any version.
     is_header = entity_type.__name__ == "RequestHeader"
     schema = []
