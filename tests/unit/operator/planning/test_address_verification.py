@@ -48,7 +48,7 @@ def planned(situation: Situation, now_ms: int = NOW_MS) -> AddressPlan:
 def coded(plan: AddressPlan) -> list[tuple[str | None, bool]]:
     """The reasons of Ready, and whether each needs the user."""
     waits: list[WaitFor] = [*plan.held_back.values(), *plan.waits]
-    return [(wait.code, wait.is_stalled) for wait in waits if wait.code is not None]
+    return [(wait.code, wait.is_stalled) for wait in waits if wait.code]
 
 
 def test_a_broker_does_not_start_before_its_balancer_has_an_address() -> None:
