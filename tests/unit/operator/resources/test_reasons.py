@@ -99,10 +99,10 @@ def test_a_reason_names_the_field_from_and_to(
     [
         (f"config: {{ssl.key.password: {SECRET}%s}}", "ssl.key.password"),
         (
-            f"config: {{listener.name.a.ssl.keystore.password: {SECRET}%s}}",
-            "listener.name.a.ssl.keystore.password",
+            f"config: {{listener.name.plaintext.ssl.keystore.password: {SECRET}%s}}",
+            "listener.name.plaintext.ssl.keystore.password",
         ),
-        (f"config: {{my.plugin.token: {SECRET}%s}}", "my.plugin.token"),
+        (f"customConfigKeys: [my.*], config: {{my.plugin.token: {SECRET}%s}}", "my.plugin.token"),
         (f"template: {{env: [{{name: A, value: {SECRET}%s}}]}}", "container.env.A"),
         (
             f"template: {{sidecars: [{{name: s, image: i, env: [{{name: A, value: {SECRET}%s}}]}}]}}",
