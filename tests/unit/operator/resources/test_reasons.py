@@ -102,10 +102,7 @@ def test_a_reason_names_the_field_from_and_to(
             f"config: {{listener.name.plaintext.ssl.keystore.password: {SECRET}%s}}",
             "listener.name.plaintext.ssl.keystore.password",
         ),
-        (
-            f"config: {{my.plugin.token: {SECRET}%s}}, customConfigKeys: [my.plugin.token]",
-            "my.plugin.token",
-        ),
+        (f"customConfigKeys: [my.*], config: {{my.plugin.token: {SECRET}%s}}", "my.plugin.token"),
         (f"template: {{env: [{{name: A, value: {SECRET}%s}}]}}", "container.env.A"),
         (
             f"template: {{sidecars: [{{name: s, image: i, env: [{{name: A, value: {SECRET}%s}}]}}]}}",
