@@ -238,7 +238,7 @@ class ClusterRuntime:
         changing, settled = addresses_to_probe(desired, nodes, publications)
         unprobed = unprobed_addresses(desired)
         due = (changing | self._due(desired, settled)) - unprobed.keys()
-        resolved = frozenset(address for address, how in unprobed.items() if how == "DNS")
+        resolved = frozenset(address for address, verification in unprobed.items() if verification == "DNS")
         node_ids = frozenset((*nodes, *(node.node_id for node in desired.nodes)))
         reached = dict(await self._gateway.probe(due, node_ids)) if due else {}
         if resolved:
