@@ -88,7 +88,8 @@ CONTROLLER_GRACE_MS = 30_000
 BROKER_GRACE_MS = 120_000
 """A controlled shutdown first moves every leadership away, so that a large broker takes longer than a controller."""
 GRACE_WITHOUT_QUORUM_MS = 3_000
-"""A broker asks the active controller for its controlled shutdown, and would wait for one in vain."""
+"""A broker asks the active controller for its controlled shutdown: without a leader of the quorum, or without its own
+registration, it asks in vain until it is killed."""
 
 
 def grace_ms(role: Role, policy: RolloutPolicy | None = None) -> int:

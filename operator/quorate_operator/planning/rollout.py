@@ -29,7 +29,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
-from quorate_operator.planning.lifecycle import grace_ms
+from quorate_operator.planning.lifecycle import GRACE_WITHOUT_QUORUM_MS, grace_ms
 from quorate_operator.planning.registrations import lacks_registration
 from quorate_operator.planning.restart_obstacles import (
     Obstacle,
@@ -87,6 +87,7 @@ class _Due:
     node: DesiredNode
     seen: ObservedNode
     reason: str
+    is_unregistered: bool = False
 
     @property
     def is_forced(self) -> bool:
@@ -213,7 +214,8 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         reasons = list(_in_words(parts))
         if node.node_id in addresses.restarts:
             reasons.append(addresses.restarts[node.node_id].reason)
-        if lacks_registration(observed, seen):
+        is_unregistered = lacks_registration(observed, seen)
+        if is_unregistered:
             reasons.append(UNREGISTERED)
         refusal = forbids_version(node, observed) if reasons else None
         if refusal is not None:
@@ -221,7 +223,7 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         elif reasons and seen.restart_refusal is not None:
             unstartable.setdefault((node.pool, seen.restart_refusal), []).append(node.node_id)
         elif reasons:
-            restart = _Due(node=node, seen=seen, reason="; ".join(reasons))
+            restart = _Due(node=node, seen=seen, reason="; ".join(reasons), is_unregistered=is_unregistered)
             if node.skips_rollout:
                 skipped.append(restart)
                 continue
@@ -316,7 +318,8 @@ def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situat
 
 def _stop(restart: _Due, rollouts: Mapping[str, RolloutPolicy]) -> StopNode:
     node = restart.node
-    allowed_ms = grace_ms(node.role, rollouts.get(node.pool))
+    usual_ms = grace_ms(node.role, rollouts.get(node.pool))
+    allowed_ms = GRACE_WITHOUT_QUORUM_MS if restart.is_unregistered else usual_ms
     return StopNode(node_id=node.node_id, grace_ms=allowed_ms, reason=restart.reason)
 
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 BROKER = 1
 BACK_WITHIN_S = 240
-"""A minute of uptime before the restart, its controlled shutdown in vain, and the start of a JVM."""
+"""A minute of uptime before the restart, and the start of a JVM."""
 MANIFEST = """\
 apiVersion: quorate.dev/v1alpha1
 kind: KafkaController

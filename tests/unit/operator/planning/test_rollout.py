@@ -312,6 +312,7 @@ def test_a_broker_that_was_unregistered_is_restarted() -> None:
         1,
         "its registration was removed while it ran, and a start registers it again",
     )
+    assert stop.grace_ms == 3_000, "its controlled shutdown is refused, however long it asks"
     restarted_one = lost.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
     assert stops(restarted_one) == [], "it starts, and the other one waits for it"
     back = lost.registered(1, Role.BROKER, endpoints=lost.desired.nodes[4].advertised).load(1)
