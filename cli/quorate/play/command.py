@@ -99,6 +99,9 @@ def play(
             parser=parse_duration_s,
         ),
     ] = "120s",  # type: ignore[assignment]  # parsed like a value on the command line
+    without_brokers: Annotated[
+        bool, flag("--without-brokers", "Run the controllers alone, which needs no Java.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a cluster on this machine: three Python controllers and a stock Kafka broker, unless FILE has others.
@@ -106,7 +109,7 @@ def play(
     It runs until Ctrl-C, or with --detach until `quorate play stop`.
     Data is kept in DIR, and the next run continues with it.
     If the cluster runs already, FILE is applied to it step by step; --wait is for all steps.
-    Without Java on this machine, only the controllers run.
+    Brokers need Java on this machine.
     """
     if context.invoked_subcommand is not None:
         context.obj = (file, directory)
@@ -115,14 +118,20 @@ def play(
         manifest, source = play_session.read_manifests(file or [QUICKSTART])
         name = load_manifests(manifest, source).controllers.metadata.name
         progress = ProgressDisplay(console_for(sys.stderr))
+        played = play_session.BrokersPlayed
+        brokers = played.NEVER if without_brokers else played.REQUIRED
         found = play_session.directory_of(name, directory)
         progress.note(f"Starting cluster {name} in {found.path}")
         try:
             with progress:
-                prepared = play_session.prepare(manifest, source, directory, os.environ, progress.say)
+                prepared = play_session.prepare(
+                    manifest, source, directory, os.environ, progress.say, brokers=brokers
+                )
         except AlreadyRunningError:
             with progress:
-                request = play_session.ask_for(manifest, source, directory, os.environ, progress.say)
+                request = play_session.ask_for(
+                    manifest, source, directory, os.environ, progress.say, brokers=brokers
+                )
             _warn(progress, request.notes)
             asyncio.run(_apply_to_running(request, progress, wait_s, output))
             return

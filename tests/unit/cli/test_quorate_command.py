@@ -17,6 +17,7 @@ from quorate.console import parse_duration_s
 from quorate.main import COMMANDS, app
 from quorate.play import command as play
 from quorate_operator.runtime.local.directory import PlayDirectory
+from quorate_operator.runtime.local.errors import PlayError
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -241,6 +242,39 @@ def test_a_wrong_manifest_fails_with_1_and_creates_nothing(here: Path) -> None:
     assert [path.name for path in here.iterdir()] == ["m.yaml"]
 
 
+BROKER = """\
+---
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaBroker
+metadata: {name: brokers}
+spec: {controllers: tiny}
+"""
+
+
+@pytest.mark.parametrize("output", [[], ["--detach", "-o", "json"]])
+def test_brokers_that_cannot_run_fail_the_play_with_what_is_missing(
+    here: Path, monkeypatch: pytest.MonkeyPatch, output: list[str]
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    (here / "m.yaml").write_text(MANIFEST + BROKER)
+    ran = runner.invoke(app, ["play", "-f", "m.yaml", *output])
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "error: no java in JAVA_HOME (/nowhere): install Java 17 or newer" in ran.stderr
+    assert "; --without-brokers runs the controllers alone, without Java\n" in ran.stderr
+    assert [path.name for path in here.iterdir()] == ["m.yaml"]
+
+
+def test_brokers_are_left_out_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    never = play.play_session.BrokersPlayed.NEVER
+    prepared = play.play_session.prepare(MANIFEST + BROKER, "m.yaml", None, {}, lambda _: None, brokers=never)
+    prepared.layout.directory.release()
+    assert [node.label for node in prepared.layout.desired.nodes] == ["controller-3000"]
+    stock = MANIFEST.replace("replicas: 1", "replicas: 1, nodes: [{nodeId: 3000, implementation: java}]")
+    with pytest.raises(PlayError, match="controller 3000 of the manifest is stock Kafka's"):
+        play.play_session.prepare(stock + BROKER, "m.yaml", None, {}, lambda _: None, brokers=never)
+
+
 def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirectory) -> None:
     ran = runner.invoke(app, ["play", "status", "-o", "json"])
     assert ran.exit_code == 0
@@ -252,7 +286,7 @@ def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirect
         "name": "tiny",
         "ready": False,
         "settled": False,
-        "bootstrapServers": "",
+        "bootstrapServers": None,
         "quorum": None,
         "plan": {"steps": [], "refusals": []},
         "addresses": [],

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import MappingProxyType
@@ -73,6 +74,15 @@ class Request:
         return cls(**{**arguments, "kafka": kafka}, directory=directory, notes=())
 
 
+class BrokersPlayed(Enum):
+    """Whether the brokers of a manifest are played."""
+
+    REQUIRED = auto()
+    IF_POSSIBLE = auto()
+    """Not without Java and Kafka's jars; a note says so."""
+    NEVER = auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A cluster that can be supervised, with its directory locked; `notes` are for the user."""
@@ -82,12 +92,29 @@ class Session:
 
 
 def ask_for(
-    manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
+    manifest: str,
+    source: str,
+    path: Path | None,
+    environment: Mapping[str, str],
+    progress: Progress,
+    *,
+    brokers: BrokersPlayed = BrokersPlayed.IF_POSSIBLE,
 ) -> Request:
     """Check a manifest and find the Kafka that it needs, which may take time. Raises ManifestError, PlayError."""
     asked = desired_cluster(_load(manifest, source))
     directory = directory_of(asked.name, path)
-    kafka, notes = _find_kafkas(asked, _versions_kept(directory), environment, progress)
+    kafka: dict[str, Kafka] = {}
+    notes: tuple[str, ...] = ()
+    if brokers is BrokersPlayed.NEVER:
+        _check_controllers_need_no_kafka(asked)
+    else:
+        kafka, notes = _find_kafkas(
+            asked,
+            _versions_kept(directory),
+            environment,
+            progress,
+            must_play_brokers=brokers is BrokersPlayed.REQUIRED,
+        )
     return Request(
         manifest=manifest,
         source=source,
@@ -98,7 +125,13 @@ def ask_for(
 
 
 def prepare(
-    manifest: str, source: str, path: Path | None, environment: Mapping[str, str], progress: Progress
+    manifest: str,
+    source: str,
+    path: Path | None,
+    environment: Mapping[str, str],
+    progress: Progress,
+    *,
+    brokers: BrokersPlayed = BrokersPlayed.IF_POSSIBLE,
 ) -> Session:
     """Check a manifest and settle its cluster's identity, in `path` or in `.quorate/<name>`.
 
@@ -108,7 +141,7 @@ def prepare(
     directory = directory_of(asked.name, path)
     if directory.held:
         directory.lock()  # raises, before anything that takes time
-    request = ask_for(manifest, source, path, environment, progress)
+    request = ask_for(manifest, source, path, environment, progress, brokers=brokers)
     directory = request.directory
     directory.lock()
     try:
@@ -340,8 +373,22 @@ def _versions_kept(directory: PlayDirectory) -> set[str]:
     }
 
 
+def _check_controllers_need_no_kafka(desired: DesiredCluster) -> None:
+    for node in desired.of_role(Role.CONTROLLER):
+        if node.implementation is Implementation.JAVA:
+            raise PlayError(
+                f"--without-brokers: controller {node.node_id} of the manifest is stock Kafka's; "
+                "remove the KafkaBrokers from the manifest instead"
+            )
+
+
 def _find_kafkas(
-    desired: DesiredCluster, kept: Collection[str], environment: Mapping[str, str], progress: Progress
+    desired: DesiredCluster,
+    kept: Collection[str],
+    environment: Mapping[str, str],
+    progress: Progress,
+    *,
+    must_play_brokers: bool,
 ) -> tuple[dict[str, Kafka], tuple[str, ...]]:
     """Return every Kafka that the cluster needs, or none and a note about it."""
     versions = {node.kafka_version for node in desired.nodes if node.implementation is Implementation.JAVA}
@@ -350,6 +397,10 @@ def _find_kafkas(
     except KafkaUnavailableError as error:
         if any(node.implementation is Implementation.JAVA for node in desired.of_role(Role.CONTROLLER)):
             raise
+        if must_play_brokers:
+            raise KafkaUnavailableError(
+                f"{error}; --without-brokers runs the controllers alone, without Java"
+            ) from None
         return {}, (f"Playing the controllers alone, without brokers: {error}",)
     notes = []
     for version in sorted(set(kept) - versions):
@@ -388,8 +439,8 @@ def _check_left_out(
     ]
     if with_data:
         raise PlayError(
-            f"{', '.join(with_data)} can't be run without Java and Kafka's jars, and the cluster in "
-            f"{directory.path} has them; nothing was changed. Play where there is Java 17 or newer"
+            f"{', '.join(with_data)} would be left out, and the cluster in {directory.path} has them; nothing was "
+            "changed. Play with brokers, where there is Java 17 or newer"
         )
 
 

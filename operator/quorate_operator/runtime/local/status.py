@@ -83,7 +83,8 @@ class ClusterStatus(Report):
     name: str
     cluster_id: str
     ready: bool
-    bootstrap_servers: str
+    bootstrap_servers: str | None
+    """None without brokers."""
     bootstrap_controllers: str
     quorum: QuorumStatus | None
     nodes: tuple[NodeStatus, ...] = ()
@@ -208,7 +209,7 @@ def status_of(
         name=view.name,
         cluster_id=layout.identity.cluster_id,
         ready=ready,
-        bootstrap_servers=layout.bootstrap(Role.BROKER),
+        bootstrap_servers=layout.bootstrap(Role.BROKER) or None,
         bootstrap_controllers=layout.bootstrap(Role.CONTROLLER),
         quorum=_quorum_status(view.described) if view.described else None,
         nodes=tuple(_node_status(layout, node, processes.get(node.seen.node_id)) for node in view.nodes),
