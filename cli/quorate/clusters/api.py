@@ -6,6 +6,7 @@ Commands import this module only when they need it, because importing `kubernete
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from quorate.console import CommandError
 
 KINDS = {kind.name: kind for kind in (CONTROLLERS, BROKERS)}
 FIELD_MANAGER = "kubectl-quorate"
+USER_AGENT = f"{FIELD_MANAGER}/{version_of('quorate')}"
 POLL_INTERVAL_S = 1.0
 
 _Response = TypeVar("_Response")
@@ -125,7 +127,9 @@ class ClustersApi:
 
     def _call(self, request: Callable[[KubernetesApi], Awaitable[_Response]]) -> _Response:
         async def run() -> _Response:
-            api = KubernetesApi(self._settings, field_manager=FIELD_MANAGER)
+            api = KubernetesApi(
+                self._settings, field_manager=FIELD_MANAGER, user_agent=USER_AGENT, is_strict=True
+            )
             try:
                 return await request(api)
             finally:
