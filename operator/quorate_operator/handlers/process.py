@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+from asyncio import sslproto
 from collections.abc import Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -47,6 +48,9 @@ LEADER_LEASE = "quorate-operator"
 CONCURRENT_LOOKUPS_MAX = 64
 """Host names that are resolved at the same time, each in a thread, so that a slow resolver does not stop other
 clusters. asyncio's own number is 4 more than there are cores."""
+TLS_BUFFER_BYTES = 16 * 1024
+"""The receive buffer of a TLS connection, as large as a record of TLS. asyncio's own one has 256 KiB, and a hundred
+namespaces have 1500 watches."""
 LEADS_LABEL = "quorate.dev/leads"
 """The label of the pod of the replica that holds the Lease: the Service of the status page selects it."""
 EXPECTED_ERRORS = (LeaseLostError, ApiError, OSError)
@@ -86,6 +90,7 @@ class OperatorOptions:
 async def run_operator(options: OperatorOptions) -> None:
     """Run until SIGTERM or SIGINT. Raises LeaseLostError, ApiError and OSError."""
     raise_file_limit()  # connections of clients are bounded, those to nodes and API servers add to them
+    sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(CONCURRENT_LOOKUPS_MAX, "lookup"))

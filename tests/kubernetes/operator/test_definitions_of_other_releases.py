@@ -9,6 +9,7 @@ import pytest
 from kit.operators.operated import CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated, condition_of
 from kit.operators.requests_sent import Request, requests_during
 from kit.waiting import eventually
+from kubernetes.client import ApiException
 
 Schema = dict[str, Any]
 KINDS = ("kafkacontrollers", "kafkabrokers", "kafkatopics")
@@ -23,15 +24,15 @@ def redefine(
     definitions: None,  # noqa: ARG001 - they are changed
 ) -> Iterator[Callable[[Callable[[Schema], None]], None]]:
     """Changes the schemas of the definitions for the time of a test."""
-    api = kubernetes.client.ApiextensionsV1Api(api_client)
-    serialize = api_client.sanitize_for_serialization
+    api = kubernetes.client.CustomObjectsApi(api_client)
+    where = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     names = [f"{kind}.{GROUP}" for kind in KINDS]
-    before = {name: serialize(api.read_custom_resource_definition(name))["spec"] for name in names}
+    before = {name: api.get_cluster_custom_object(*where, name)["spec"] for name in names}
 
     def put(specs: dict[str, Schema]) -> None:
         for name, spec in specs.items():
-            body = serialize(api.read_custom_resource_definition(name))
-            api.replace_custom_resource_definition(name, {**body, "spec": spec})
+            body = api.get_cluster_custom_object(*where, name)
+            api.replace_cluster_custom_object(*where, name, {**body, "spec": spec})
 
     def change(edit: Callable[[Schema], None]) -> None:
         edited = copy.deepcopy(before)
@@ -71,18 +72,26 @@ def test_newer_definitions_make_no_resource_invalid(
 ) -> None:
     """Definitions are upgraded before operators: what these do not know is not used, and is reported."""
     redefine(newer)
-    operated.start_operator()
+    tried = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "KafkaController",
+        "metadata": {"name": "tried"},
+        "spec": {"replicas": 1, "newer": "on"},
+    }
+    kind = (GROUP, VERSION, operated.namespace, "kafkacontrollers")
 
     def is_served() -> bool:
-        operated.create(replicas=1, rollout={"newer": "on", "overlap": "1s"})
-        rollout = (operated.resource() or {})["spec"]["rollout"]
-        if "newer" in rollout:
-            return True
-        operated.delete()
-        eventually(lambda: operated.resource() is None, TIMEOUT_S, "the resource to be gone")
-        return False
+        try:
+            operated.custom.create_namespaced_custom_object(
+                *kind, tried, dry_run="All", field_validation="Strict"
+            )
+        except ApiException:
+            return False
+        return True
 
     eventually(is_served, TIMEOUT_S, "the newer definitions to be served")
+    operated.create(replicas=1, rollout={"newer": "on", "overlap": "1s"})
+    operated.start_operator()
     topic = {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "KafkaTopic",

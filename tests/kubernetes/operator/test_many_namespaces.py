@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import kubernetes.client
+import psutil
 import pytest
 from kit.local_kubernetes.api_server import ApiServer
 from kit.operators.operated import GROUP, QUORUM, VERSION, OperatorProcess, condition_of
@@ -12,6 +13,8 @@ from kit.waiting import eventually
 
 SETTLE_TIMEOUT_S = 120
 SMALL, LARGE = 12, 100
+MEMORY_BYTES_MAX = 400 * 2**20
+"""Less than the limit of the chart, which is 512Mi."""
 
 
 @pytest.fixture
@@ -88,3 +91,5 @@ def test_clusters_in_many_namespaces_are_reconciled(
     assert operator.serves("/readyz") == (200, "ok\n")
     assert operator.metric("quorate_unlisted_kinds") == 0
     assert operator.errors() == []
+    memory_bytes = psutil.Process(operator.process.pid).memory_info().rss
+    assert memory_bytes < MEMORY_BYTES_MAX, f"{memory_bytes / 2**20:.0f} MiB with {number} namespaces"

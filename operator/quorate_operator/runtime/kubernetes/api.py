@@ -52,7 +52,6 @@ TEXT_SHOWN_MAX = 200
 
 _UNAVAILABLE = (401, 429)
 """Statuses below 500 with which an API server does not serve a client at all."""
-_TERMINATING = "NamespaceTerminating"
 _REDIRECTIONS = (301, 302, 303, 307, 308)
 _REQUEST_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
 _WATCH_LIMITS = aiohttp.ClientTimeout(
@@ -103,7 +102,7 @@ class ApiError(Exception):
     @property
     def is_of_terminating_namespace(self) -> bool:
         """Nothing can be created, because the namespace is being deleted."""
-        return _TERMINATING in self.causes
+        return "NamespaceTerminating" in self.causes
 
     @property
     def is_unavailability(self) -> bool:
@@ -181,7 +180,6 @@ async def load_settings(context: str | None = None, kubeconfig: Path | None = No
         ApiError: there is neither, or the kubeconfig can't be used.
     """
     settings = Configuration()
-    settings.connection_pool_maxsize = CONNECTIONS_MAX
     # With trust_env, aiohttp would look for a .netrc before each request, in the thread pool that resolves names:
     # while names of nodes are slow to resolve, a Lease could not be renewed. The proxy is looked up below, once.
     settings.client_session_kwargs = {"trust_env": False, "middlewares": (refuse_redirection,)}
@@ -226,12 +224,10 @@ class KubernetesApi:
         is_strict: bool = False,
     ) -> None:
         self.reachability = Reachability()
-        self._client = ApiClient(settings)
-        unlimited = copy.copy(settings)
-        unlimited.connection_pool_maxsize = 0
-        self._watching = ApiClient(unlimited)
-        for client in (self._client, self._watching):
-            client.user_agent = user_agent
+        self._settings, self._user_agent = settings, user_agent
+        self._client = self._make_client(CONNECTIONS_MAX)
+        self._watching: ApiClient | None = None
+        """The client for watches, which commands do not need."""
         self._opening = asyncio.Semaphore(OPENING_WATCHES_MAX)
         self._manager = {"fieldManager": field_manager} | ({"fieldValidation": "Strict"} if is_strict else {})
         self._terminating: dict[str, float] = {}
@@ -243,7 +239,15 @@ class KubernetesApi:
 
     async def close(self) -> None:
         for client in (self._client, self._watching):
-            await client.close()  # type: ignore[no-untyped-call]
+            if client is not None:
+                await client.close()  # type: ignore[no-untyped-call]
+
+    def _make_client(self, connections_max: int) -> ApiClient:
+        settings = copy.copy(self._settings)
+        settings.connection_pool_maxsize = connections_max  # 0: no limit
+        client = ApiClient(settings)
+        client.user_agent = self._user_agent
+        return client
 
     def is_terminating(self, namespace: str) -> bool:
         """Whether a creation was refused lately because the namespace is being deleted."""
@@ -351,9 +355,10 @@ class KubernetesApi:
             "resourceVersion": version,
             "timeoutSeconds": str(WATCH_TIMEOUT_S),
         }
+        self._watching = client = self._watching or self._make_client(0)
         async with self._opening:
             response = await self._send(
-                "GET", kind.path(namespace), query, client=self._watching, limits=_WATCH_LIMITS
+                "GET", kind.path(namespace), query, client=client, limits=_WATCH_LIMITS
             )
         try:
             if response.status >= 400:
@@ -380,10 +385,7 @@ class KubernetesApi:
         *,
         creates_in: str | None = None,
     ) -> Object:
-        """Send a request and return the object of its response. Raises ApiError.
-
-        `creates_in` is the namespace where it may create an object.
-        """
+        """Send a request, which may create an object in `creates_in`, and return the response. Raises ApiError."""
         began_s = self.reachability.now_s()
         try:
             received = await self._exchange(method, path, query, body, content_type)

@@ -34,6 +34,7 @@ class Bench:
     """A reconciler of two deleted pools, one of which deletes its volumes, and what it does to them."""
 
     def __init__(self, *pods: str, quorum: Object | None = None) -> None:
+        self.is_terminating = False
         self.stopped: set[str] = set()
         self.emptied: set[str] = set()
         self._pods, self._quorum = pods, quorum
@@ -44,7 +45,6 @@ class Bench:
             get=self._get, merge=self._merge, is_terminating=lambda _namespace: self.is_terminating
         )
         shared = shared_parts(store=store, api=api)
-        self.is_terminating = False
         self.reconciler = ClusterReconciler(KEY, shared, cast("Any", None), cast("Any", self), fill=filled)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object | None:

@@ -57,12 +57,12 @@ class _OtherDefinitions(_Api):
         super().__init__()
         self._refusal = refusal
 
-    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object, **options: Any) -> Object:
+    async def merge(self, _kind: Kind, _namespace: str, _name: str, patch: Object, **_: Any) -> Object:
         if self._refusal is not None:
             self.writes += 1
             raise self._refusal
         kept = {field: value for field, value in patch["status"].items() if field != "newer"}
-        return await super().merge(kind, namespace, name, {"status": kept}, **options)
+        return await super().merge(_kind, _namespace, _name, {"status": kept})
 
 
 @pytest.mark.parametrize("refusal", [None, ApiError(422, "Invalid", "status.conditions[0].type")])
