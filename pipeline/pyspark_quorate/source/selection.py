@@ -37,7 +37,7 @@ class Selection:
     filtered: tuple[int, int] | None = None
     """The offset range of filters, also for gaps: from, to (exclusive)."""
     wanted: frozenset[str] = field(init=False)
-    """Names of records that become rows."""
+    """The names of records that become rows."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "wanted", self.names if self.types is None else self.names & self.types)
@@ -57,7 +57,7 @@ class Selection:
         return self.kinds is None or kind in self.kinds
 
     def wanted_of(self, kind: str) -> frozenset[str]:
-        """Names of the records of a kind that become rows."""
+        """The names of the records of a kind that become rows."""
         return self.wanted if self.wants_kind(kind) else frozenset()
 
     @property

@@ -194,7 +194,7 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         "spec.template.imagePullPolicy",
         '"Always", "IfNotPresent", "Never"',
     ),
-    ({"paused": "yes"}, 'spec.paused: Invalid value: "string"', "must be of type boolean"),
+    ({"state": "Asleep"}, 'spec.state: Unsupported value: "Asleep"', '"Running", "Paused", "Hibernated"'),
     (
         {"entityNamespaces": ["team-*"]},
         'spec.entityNamespaces[0]: Invalid value: "team-*"',

@@ -76,7 +76,7 @@ def test_a_new_host_template_is_rolled_out(story: Installation) -> None:
 
 
 def test_brokers_get_names_and_exchange_them(story: Installation) -> None:
-    """Names are published beside the old ones, and a swap is one for clients, too."""
+    """New names are published beside the old ones, and a swap is one for clients, too."""
     listener = {**POOL["listeners"][0], "advertisedHost": f"b{{nodeId}}.{NAMESPACE}.svc"}
     story.patch("kafkabroker", BROKERS, listeners=[listener])
     _wait_advertised(story, {0: "b0", 1: "b1", 2: "b2"})

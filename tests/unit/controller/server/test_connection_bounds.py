@@ -30,7 +30,7 @@ def config(**keys: str) -> ControllerConfig:
 
 
 async def test_hosts_are_looked_up() -> None:
-    """Names count as the addresses that connections come from."""
+    """Host names count as the addresses that connections come from."""
     of_host = (
         await bounds_of(config(max_connections_per_ip_overrides="localhost:5,0:0:0:0:0:0:0:9:6"))
     ).of_host

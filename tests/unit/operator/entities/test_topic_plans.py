@@ -277,7 +277,6 @@ def test_the_status_keeps_what_the_next_look_needs() -> None:
         ({"partitions": 0}, "spec.partitions: 0: must be greater than or equal to 1"),
         ({"topicName": "__consumer_offsets"}, "topicName: '__consumer_offsets': must be neither"),
         ({"config": {"Retention": "1"}}, "must be the name of a topic's config"),
-        ({"partition": 1}, "spec.partition: unknown field; did you mean partitions?"),
     ],
 )
 def test_what_the_models_refuse(spec: dict[str, Any], message: str) -> None:
