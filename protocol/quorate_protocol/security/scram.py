@@ -65,7 +65,7 @@ class ScramClient:
         return (_NO_CHANNEL_BINDING + self._first_bare()).encode()
 
     def challenged(self, server_first: bytes) -> Challenged:
-        """The answer to the server's challenge. Raises ScramError."""
+        """The response to the server's challenge. Raises ScramError."""
         text = _text(server_first)
         match = _SERVER_FIRST.fullmatch(text)
         if match is None:
