@@ -114,12 +114,8 @@ def test_a_change_is_made_of_what_was_read(server: Server) -> None:
     controllers = server.api.cluster("quorum").controllers
     server.api.change(controllers, {"metadata": {"annotations": {"a": "b"}}})
     changed = {"metadata": {"annotations": {"a": "b"}, "resourceVersion": "7"}}
-    assert server.asked[-1] == (
-        "PATCH",
-        path,
-        {"fieldManager": ["kubectl-quorate"], "fieldValidation": ["Strict"]},
-        changed,
-    )
+    query = {"fieldManager": ["kubectl-quorate"], "fieldValidation": ["Strict"]}
+    assert server.asked[-1] == ("PATCH", path, query, changed)
     with pytest.raises(CommandError, match="it was changed by someone else at the same time"):
         server.api.change(controllers, {})
 
