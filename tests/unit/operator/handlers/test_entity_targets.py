@@ -85,8 +85,8 @@ async def test_a_cluster_lists_the_namespaces_whose_resources_it_admits() -> Non
     body = topic(cluster="quorum", clusterNamespace="clusters")
     key = TargetKey.of(body)
     assert (key.namespace, key.cluster) == ("clusters", "quorum")
-    for hibernated in (False, True):
-        listed = await find(Server(quorum=quorum(entityNamespaces=["kafka"], hibernated=hibernated)), body)
+    for state in ("Running", "Hibernated"):
+        listed = await find(Server(quorum=quorum(entityNamespaces=["kafka"], state=state)), body)
         assert listed.admits("kafka", key)
         assert listed.admits("clusters", key)
         assert not listed.admits("other", key)
