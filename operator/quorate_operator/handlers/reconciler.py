@@ -29,14 +29,13 @@ from quorate_operator.handlers.selection import (
     unselected,
 )
 from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
+from quorate_operator.handlers.status_patches import is_mere_progress, overlaid
 from quorate_operator.handlers.statuses import (
     UNKNOWN_FIELDS,
     broker_status,
     controller_status,
     failed_status,
     has_leader,
-    is_mere_progress,
-    overlaid,
     refused_status,
     unknown_fields_note,
     with_unknown_fields,

@@ -12,7 +12,7 @@ from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.handlers.health import Liveness
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.resources import ResourceStore
-from quorate_operator.handlers.statuses import merged_status, without_watermark
+from quorate_operator.handlers.status_patches import merged_status, without_watermark
 from quorate_operator.models.selectors import EVERYTHING, LabelSelector
 from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind, KubernetesApi, Object

@@ -42,7 +42,6 @@ RESTARTS_POSTPONED = "RestartsPostponed"
 """The reason of Ready and Reconciling while only restarts are left, which wait for a maintenance window."""
 DRAINING = "Draining"
 """The reason of Ready of a pool that is deleted, while its replicas move to others."""
-_WITH_PROGRESS = ("Progressing", "Reconciling")
 _REQUESTED = frozenset({PAUSED, RESTART_SKIPPED})
 """The codes of refusals that the user requested."""
 _NAMED_MAX = 10
@@ -114,7 +113,9 @@ def broker_status(
     )
     conditions = [*_common(view, own), _emptying(own.nodes)]
     reported = _dump(status) | {"conditions": conditions_of(conditions, generation)}
-    return reported if listeners is not None else _without(reported, "listeners")
+    if listeners is None:
+        del reported["listeners"]
+    return reported
 
 
 def _broker(node: NodeView) -> BrokerStatus:
@@ -153,13 +154,6 @@ def refused_status(
     return {"observedGeneration": generation, "conditions": conditions_of(conditions, generation), **used}
 
 
-def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status with a part of another in place of its own, and with the conditions of both."""
-    reported = {condition["type"] for condition in part["conditions"]}
-    others = [condition for condition in status["conditions"] if condition["type"] not in reported]
-    return {**status, **part, "conditions": [*part["conditions"], *others]}
-
-
 def with_unknown_fields(status: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
     """Return a status whose condition Ready also names the fields that this release does not know."""
     note = unknown_fields_note(fields)
@@ -192,36 +186,6 @@ def failed_status(problem: str, generation: int) -> dict[str, Any]:
         Condition("Degraded", True, "StepFailed", problem),
     )
     return {"conditions": conditions_of(conditions, generation)}
-
-
-def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -> dict[str, Any] | None:
-    """Return a merge-patch that makes `before` into `new`; None if no write is needed.
-
-    A change of the high watermark alone needs none. `clusterId`, `formation` and fields that `new` lacks stay. A
-    condition keeps its time while its status stays.
-    """
-    known = {condition["type"]: condition for condition in before.get("conditions", ())}
-    conditions = []
-    for condition in new["conditions"]:
-        old = known.get(condition["type"])
-        is_same = old is not None and old["status"] == condition["status"]
-        time = old["lastTransitionTime"] if old is not None and is_same else now
-        conditions.append({**condition, "lastTransitionTime": time})
-    listed = {condition["type"] for condition in conditions}
-    conditions += [condition for kind, condition in known.items() if kind not in listed]
-    target = {**new, "conditions": conditions}
-    if target.get("clusterId") is None:
-        target.pop("clusterId", None)
-    if without_watermark(target) == without_watermark(
-        {key: value for key, value in before.items() if key in target}
-    ):
-        return None
-    return target
-
-
-def is_mere_progress(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Whether a patch changes only counts and their texts, as each pass does while work is under way."""
-    return _without_progress({**before, **patch}) == _without_progress(before)
 
 
 def _common(view: ClusterView, pool: PoolView) -> list[Condition]:
@@ -490,27 +454,3 @@ def _without_nulls(value: Any) -> Any:
         case list():
             return [_without_nulls(part) for part in value]
     return value
-
-
-def _without_progress(status: Mapping[str, Any]) -> dict[str, Any]:
-    kept = without_watermark(status)
-    kept["plan"] = [_without(step, "reason", "waitsFor") for step in kept.get("plan") or ()]
-    kept["brokers"] = [_without(broker, "replicas") for broker in kept.get("brokers") or ()]
-    kept["voters"] = [_without(voter, "lag") for voter in kept.get("voters") or ()]
-    kept["conditions"] = [
-        _without(condition, "message") if condition["type"] in _WITH_PROGRESS else condition
-        for condition in kept.get("conditions") or ()
-    ]
-    return kept
-
-
-def _without(item: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if key not in names}
-
-
-def without_watermark(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a status without the high watermark, whose change alone is not written."""
-    kept = {key: value for key, value in status.items() if value is not None}
-    if quorum := kept.get("quorum"):
-        kept["quorum"] = {key: value for key, value in quorum.items() if key != "highWatermark"}
-    return kept

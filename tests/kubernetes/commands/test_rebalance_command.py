@@ -16,7 +16,7 @@ from kit.local_kubernetes.api_server import ApiServer
 from quorate_operator.entities.balance import plan_rebalancing
 from quorate_operator.entities.balance_facts import StoredRebalance
 from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
-from quorate_operator.handlers.statuses import merged_status
+from quorate_operator.handlers.status_patches import merged_status
 from quorate_operator.models.manifests import load_entity
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE

@@ -49,7 +49,12 @@ class _Watching:
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "KafkaController",
             "metadata": {"name": QUORUM},
-            "spec": {"replicas": 1, "nodeIds": {"first": 3000}, "metadataVersion": "4.3", "state": "Hibernated"},
+            "spec": {
+                "replicas": 1,
+                "nodeIds": {"first": 3000},
+                "metadataVersion": "4.3",
+                "state": "Hibernated",
+            },
         }
         self._custom.create_namespaced_custom_object(GROUP, VERSION, namespace, "kafkacontrollers", body)
 

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 from quorate_operator.handlers.metrics import OperatorMetrics
+from quorate_operator.handlers.status_patches import is_mere_progress, merged_status
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
     failed_status,
     has_leader,
-    is_mere_progress,
-    merged_status,
     refused_status,
 )
 from quorate_operator.models.manifests import load_manifests
