@@ -14,6 +14,7 @@ from kit.local_kubernetes.api_server import ApiServer
 from kit.operators.operated import CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated
 from kit.waiting import eventually
 from kubernetes.client import ApiException
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 OWN, OPERATOR = "strict-operator", "quorate"
 TIMEOUT_S = 60
@@ -53,7 +54,13 @@ def body_of(name: str, **spec: Any) -> Object:
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "KafkaController",
         "metadata": {"name": name},
-        "spec": {"replicas": 1, "nodeIds": {"first": CONTROLLERS_FIRST}, "state": "Hibernated", **spec},
+        "spec": {
+            "replicas": 1,
+            "version": DEFAULT_RELEASE,
+            "nodeIds": {"first": CONTROLLERS_FIRST},
+            "state": "Hibernated",
+            **spec,
+        },
     }
 
 
