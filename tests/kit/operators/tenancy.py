@@ -12,6 +12,7 @@ from kit.local_kubernetes.api_server import ApiServer
 from kit.operators.operated import GROUP, VERSION, condition_of
 from kit.waiting import eventually
 from quorate_operator.models.secrets import FOR_SERVERS
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 Object = dict[str, Any]
 TIMEOUT_S = 90
@@ -66,11 +67,12 @@ class Tenancy:
     def create(self, kind: str, spec: Object, name: str = "", **parts: Any) -> str:
         """Create a resource as the tenant; its name."""
         name = name or f"t{secrets.token_hex(4)}"
+        release = {"version": DEFAULT_RELEASE} if kind in ("KafkaController", "KafkaBroker") else {}
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": kind,
             "metadata": {"name": name},
-            "spec": spec,
+            "spec": {**release, **spec},
             **parts,
         }
         self.as_tenant().create_namespaced_custom_object(GROUP, VERSION, self.namespace, PLURALS[kind], body)

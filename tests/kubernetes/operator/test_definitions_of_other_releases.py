@@ -10,6 +10,7 @@ from kit.operators.operated import CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Op
 from kit.operators.requests_sent import Request, requests_during
 from kit.waiting import eventually
 from kubernetes.client import ApiException
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 Schema = dict[str, Any]
 KINDS = ("kafkacontrollers", "kafkabrokers", "kafkatopics")
@@ -78,7 +79,7 @@ def test_newer_definitions_make_no_resource_invalid(
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "KafkaController",
         "metadata": {"name": "tried"},
-        "spec": {"replicas": 1, "newer": "on"},
+        "spec": {"replicas": 1, "version": DEFAULT_RELEASE, "newer": "on"},
     }
     kind = (GROUP, VERSION, operated.namespace, "kafkacontrollers")
 

@@ -10,6 +10,7 @@ import pytest
 from kit.local_kubernetes.api_server import ApiServer
 from kit.operators.operated import GROUP, QUORUM, VERSION, OperatorProcess, condition_of
 from kit.waiting import eventually
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 SETTLE_TIMEOUT_S = 120
 SMALL, LARGE = 12, 100
@@ -51,6 +52,7 @@ class _Watching:
             "metadata": {"name": QUORUM},
             "spec": {
                 "replicas": 1,
+                "version": DEFAULT_RELEASE,
                 "nodeIds": {"first": 3000},
                 "metadataVersion": "4.3",
                 "state": "Hibernated",
