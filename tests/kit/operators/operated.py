@@ -42,6 +42,8 @@ HEALTH_TIMEOUT_S = 10
 LOG_LINES_SHOWN = 30
 THREAD_TIMEOUT_S = 10
 SMALL_FILES = {"log.index.size.max.bytes": "16384"}
+_INITIALIZING = "storage is (re)initializing"
+"""In the responses of an API server for a moment after definitions have changed. Requests are sent again."""
 _ERRORS = ("ERROR", "CRITICAL")
 
 
@@ -85,8 +87,8 @@ class OperatorProcess:
         return [event for _, event in self._logged()]
 
     def errors(self) -> list[str]:
-        """The errors that it has logged so far."""
-        return [event for level, event in self._logged() if level in _ERRORS]
+        """The errors that it has logged so far, without those of an API server that takes in changed definitions."""
+        return [event for level, event in self._logged() if level in _ERRORS and _INITIALIZING not in event]
 
     def _logged(self) -> list[tuple[str, str]]:
         with self.log.open("rb") as file:

@@ -14,7 +14,7 @@ TIMEOUT_S = 300
 
 @pytest.mark.timeout(900)
 def test_a_roll_ends_well_after_the_api_server_was_away(operated: Operated) -> None:
-    """Each node restarts once, whenever the API server goes, and readiness and the alert tell of the time between."""
+    """Each node restarts once, whenever the API server goes, and readiness and the alert report the time between."""
     operated.create()
     operator = operated.start_operator()
     operated.wait_settled(*NODES)

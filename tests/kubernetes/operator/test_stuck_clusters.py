@@ -24,7 +24,7 @@ def without_machine(
     namespace: str,
     tmp_path: Path,
 ) -> Iterator[Operated]:
-    """A namespace whose pods nobody runs, and about which nobody but the operator sends requests."""
+    """A namespace without a node agent, about which only the operator sends requests."""
     place = Operated(api_server, api_client, namespace, tmp_path)
     yield place
     for operator in place.operators:

@@ -17,7 +17,9 @@ def test_two_operators_stop_one_controller_at_a_time_and_each_once(operated: Ope
     ]
     operated.wait_settled(*NODES)
     for operator in operators:
-        operated.wait(lambda one=operator: one.serves("/readyz")[0] == 200, "both operators to be ready")
+        operated.wait(
+            lambda process=operator: process.serves("/readyz")[0] == 200, "both operators to be ready"
+        )
     for round_ in range(2):
         pods = operated.core.list_namespaced_pod(operated.namespace)
         before, uids = pods_so_far(operated, NODES), operated.pod_uids()
