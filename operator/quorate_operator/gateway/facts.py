@@ -29,11 +29,9 @@ from quorate_operator.planning.cluster import (
     ObservedVoter,
     Role,
 )
+from quorate_operator.planning.steps import NAMED_MAX
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
-
-NAMED_MAX = 3
-"""How many partitions of a broker are named, of each kind."""
 
 LogDirs = Mapping[str, LogDirDescription]
 """The log directories of a broker by path, as the broker describes them."""

@@ -32,7 +32,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.lifecycle import LATE_AFTER_MS
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.safety import view_quorum
-from quorate_operator.planning.steps import listed, utc_text
+from quorate_operator.planning.steps import listed, some_of, utc_text
 
 BROKEN_AFTER_MS = 60_000
 """A node without a process may be restarted this long after its start, and one that does not serve any more."""
@@ -137,10 +137,9 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
 
 
 def named_partitions(count: int, first: Sequence[PartitionId]) -> str:
-    """Return `3 partitions (orders-0, orders-7, 1 more)`."""
-    named = [f"{partition.topic}-{partition.number}" for partition in first]
-    more = count - len(named)
-    listing = f" ({', '.join((*named, f'{more} more') if more else named)})" if named else ""
+    """Return `3 partitions (orders-0, orders-7 and 1 more)`."""
+    named = some_of([f"{partition.topic}-{partition.number}" for partition in first], count)
+    listing = f" ({named})" if first else ""
     return f"{count} partition{'s' if count != 1 else ''}{listing}"
 
 

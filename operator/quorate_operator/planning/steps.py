@@ -360,9 +360,9 @@ def listed(node_ids: Iterable[int]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def some_of(names: Sequence[str]) -> str:
-    """Return `a, b and 3 more`: the first NAMED_MAX names, and the number of the others."""
-    more = len(names) - NAMED_MAX
+def some_of(names: Sequence[str], count: int | None = None) -> str:
+    """Return `a, b and 3 more`: the first NAMED_MAX names, and how many others `count`, or all names, has."""
+    more = (len(names) if count is None else count) - len(names[:NAMED_MAX])
     return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 

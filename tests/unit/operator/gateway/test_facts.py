@@ -218,9 +218,9 @@ def test_what_only_one_broker_has_is_counted(
 
 
 def test_some_fragile_partitions_are_named(metadata) -> None:
-    metadata.topic("a", *(((1, 2), (1,)) for _ in range(5)))
+    metadata.topic("a", *(((1, 2), (1,)) for _ in range(7)))
     found = facts.loads(metadata.image, facts.count_partitions(metadata.image, 1, {}), {}, {})
-    assert (found[1].fragile, found[1].fragile_first) == (5, tuple(PartitionId("a", n) for n in range(3)))
+    assert (found[1].fragile, found[1].fragile_first) == (7, tuple(PartitionId("a", n) for n in range(5)))
 
 
 def test_min_insync_replicas_by_level(metadata) -> None:

@@ -44,7 +44,7 @@ def test_the_only_copy_stays() -> None:
     assert situation.due() == ()
     assert situation.refusals() == {
         "ReplacementRefused": "broker-1: its volumes stay: no other broker has an in-sync replica of 2 partitions "
-        "(orders-7, 1 more): reassign these, or wait for other replicas"
+        "(orders-7 and 1 more): reassign these, or wait for other replicas"
     }
 
 

@@ -255,7 +255,7 @@ def test_brokers_roll_within_their_budget() -> None:
         (
             {"fragile": 3, "fragile_first": (PartitionId("orders", 0), PartitionId("orders", 7))},
             {},
-            "3 partitions (orders-0, orders-7, 1 more) would fall below min.insync.replicas without it",
+            "3 partitions (orders-0, orders-7 and 1 more) would fall below min.insync.replicas without it",
         ),
         ({}, {"loads": {}}, "its replicas are not known yet"),
     ],
