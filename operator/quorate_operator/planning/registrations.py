@@ -27,6 +27,9 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.steps import Part, RefreshRegistration, UnregisterController
 
+REGISTRATION_MS_MAX = 120_000
+"""How long a broker may start without being registered: twice the default of its own limit."""
+
 
 def judge(observed: ObservedCluster) -> ClusterFacts:
     """Return what holds for the cluster. Observers lack brokers, so that only controllers can be judged."""
@@ -101,12 +104,16 @@ def may_be_removed(desired: DesiredCluster, observed: ObservedCluster, node_id: 
     return not is_desired and not may_run and node_id not in observed.kafka.quorum.voters
 
 
-def lacks_registration(observed: ObservedCluster, seen: ObservedNode) -> bool:
-    """Whether a broker that was in service runs on without its registration: someone removed it.
+def lacks_registration(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> bool:
+    """Whether a broker runs on without its registration: someone removed it.
 
-    A broker registers once, when it starts, and then sends heartbeats that are refused.
+    A broker registers once, when it starts, and then sends heartbeats that are refused. It ends if it can't register
+    within `initial.broker.registration.timeout.ms`, so one that starts for longer has been registered.
     """
-    if observed.kafka is None or seen.role is not Role.BROKER or seen.state is not NodeState.UNREADY:
+    if observed.kafka is None or seen.role is not Role.BROKER:
+        return False
+    starts_long = seen.is_starting and now_ms - (seen.started_at_ms or now_ms) >= REGISTRATION_MS_MAX
+    if seen.state is not NodeState.UNREADY and not starts_long:
         return False
     registration = observed.kafka.registrations.get(seen.node_id)
     return registration is None or registration.role is not Role.BROKER

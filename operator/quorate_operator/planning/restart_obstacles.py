@@ -31,6 +31,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.lifecycle import LATE_AFTER_MS
 from quorate_operator.planning.membership import is_changing
+from quorate_operator.planning.registrations import lacks_registration
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import listed, some_of, utc_text
 
@@ -71,7 +72,9 @@ def controller_obstacle(
             return Obstacle(
                 f"no leader of the quorum answers, and these have to be started first: {listed(down)}"
             )
-        return None if forced else _still_starting(seen) or _may_become_ready(peers, now_ms)
+        if forced:
+            return None
+        return _still_starting(observed, seen, now_ms) or _may_become_ready(observed, peers, now_ms)
     if view is None:
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
@@ -104,11 +107,11 @@ def broker_obstacle(
     ]
     partitions = _partitions_at_risk(node, desired, observed, now_ms)
     if seen.state is not NodeState.READY:
-        still = _still_starting(seen) or _may_become_ready([seen], now_ms)
+        still = _still_starting(observed, seen, now_ms) or _may_become_ready(observed, [seen], now_ms)
         if still or seen.started_at_ms is None:
             return still
         others = [observed.nodes[node_id] for node_id in pool if node_id != node.node_id]
-        return _may_become_ready(others, now_ms, allowed=policy.max_unavailable - 1) or partitions
+        return _may_become_ready(observed, others, now_ms, allowed=policy.max_unavailable - 1) or partitions
     stopped = _controller_not_back(desired, observed, now_ms)
     if stopped:
         return stopped
@@ -207,8 +210,13 @@ def _is_at_rest(desired: DesiredCluster, observed: ObservedCluster, now_ms: int)
     )
 
 
-def _still_starting(seen: ObservedNode) -> Obstacle | None:
-    if not seen.is_starting:
+def _is_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> bool:
+    """Whether a node serves once its start is over."""
+    return seen.is_starting and not lacks_registration(observed, seen, now_ms)
+
+
+def _still_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> Obstacle | None:
+    if not _is_starting(observed, seen, now_ms):
         return None
     assert seen.started_at_ms is not None, "a process has a time of its start"
     recovers = ", and a broker recovers its logs first" if seen.role is Role.BROKER else ""
@@ -224,7 +232,10 @@ def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster, now_m
         seen = observed.nodes[node.node_id]
         may_come = seen.state is NodeState.STARTING and not seen.problem
         is_coming = seen.is_starting or (may_come and started_within(seen, now_ms, LATE_AFTER_MS))
-        if is_coming and not (seen.unreachable_host or node.skips_rollout):
+        is_left_out = (
+            node.skips_rollout or seen.unreachable_host or lacks_registration(observed, seen, now_ms)
+        )
+        if is_coming and not is_left_out:
             return _stops_the_roll(observed, node.node_id, now_ms)
     return None
 
@@ -265,7 +276,9 @@ def _stops_the_roll(observed: ObservedCluster, node_id: int, now_ms: int) -> Obs
     )
 
 
-def _may_become_ready(nodes: Sequence[ObservedNode], now_ms: int, *, allowed: int = 0) -> Obstacle | None:
+def _may_become_ready(
+    observed: ObservedCluster, nodes: Sequence[ObservedNode], now_ms: int, *, allowed: int = 0
+) -> Obstacle | None:
     """Return a reason to wait if more than `allowed` of the nodes are starting, or were just started and don't serve.
 
     What is not ready at this moment, because it is fenced or behind, may be ready at the next one. Together with
@@ -275,7 +288,7 @@ def _may_become_ready(nodes: Sequence[ObservedNode], now_ms: int, *, allowed: in
         seen
         for seen in nodes
         if seen.state is not NodeState.READY
-        and (seen.is_starting or started_within(seen, now_ms, BROKEN_AFTER_MS))
+        and (_is_starting(observed, seen, now_ms) or started_within(seen, now_ms, BROKEN_AFTER_MS))
     ]
     if len(on_their_way) <= allowed:
         return None

@@ -214,7 +214,7 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         reasons = list(_in_words(parts))
         if node.node_id in addresses.restarts:
             reasons.append(addresses.restarts[node.node_id].reason)
-        is_unregistered = lacks_registration(observed, seen)
+        is_unregistered = lacks_registration(observed, seen, now_ms)
         if is_unregistered:
             reasons.append(UNREGISTERED)
         refusal = forbids_version(node, observed) if reasons else None

@@ -15,7 +15,7 @@ from kit.fuzz.target import Target, as_text
 from kit.fuzz.texts import text_targets
 from kit.fuzz.tokens import token_targets
 from kit.simulator.disk import SimulatedDisk
-from quorate_controller.config import ConfigError, keys, parse_config
+from quorate_controller.config import ConfigError, parse_config
 from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.log import LogConfig, MetadataLog
 from quorate_controller.storage.quorum_state import QUORUM_STATE, QuorumStateFile
@@ -24,6 +24,7 @@ from quorate_operator.planning.desired import desired_cluster
 from quorate_protocol.errors import ProtocolError
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint, replay_log_batch
+from quorate_protocol.kafka import config_names
 from quorate_protocol.kafka.apis import APIS, api_of
 from quorate_protocol.kafka.generated import describe_client_quotas_request as describe_quotas
 from quorate_protocol.kafka.generated import describe_delegation_token_request as describe_tokens
@@ -181,7 +182,7 @@ def _read_properties(data: bytes) -> None:
     except ValueError:
         return
     # The names that are like an unknown one are difflib's work, and most of the time.
-    with patch.object(keys, "get_close_matches", lambda *_, **__: []):
+    with patch.object(config_names, "get_close_matches", lambda *_, **__: []):
         parse_config(properties)
 
 

@@ -313,16 +313,28 @@ def test_a_broker_that_was_unregistered_is_restarted() -> None:
         "its registration was removed while it ran, and a start registers it again",
     )
     assert stop.grace_ms == 3_000, "its controlled shutdown is refused, however long it asks"
-    restarted_one = lost.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)
+    restarted_one = lost.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - MINUTE_MS)
     assert stops(restarted_one) == [], "it starts, and the other one waits for it"
     back = lost.registered(1, Role.BROKER, endpoints=lost.desired.nodes[4].advertised).load(1)
     assert stops(back.node(1, state=NodeState.READY)) == [2]
     assert stops(lost.node(1, started_at_ms=NOW_MS - 1_000)) == [], "a minute between restarts"
-    never_served = lost.node(2, state=NodeState.STARTING).node(1, state=NodeState.STARTING)
+    never_served = restarted_one.node(2, state=NodeState.STARTING, started_at_ms=NOW_MS - MINUTE_MS)
     assert stops(never_served) == []
     assert stops(never_served.node(1, has_opened=True).node(2, has_opened=True)) == []
     assert stops(lost.leaderless()) == []
     assert stops(lost.asking_node(1, skips_rollout=True)) == [2]
+
+
+def test_a_broker_that_was_unregistered_while_it_started_holds_up_no_roll() -> None:
+    """It would start forever. A broker that can't register ends by itself, after a minute by default."""
+    due = (
+        healthy(3, brokers=3).asking_config().unregistered(1).kafka(loads={0: BrokerLoad(), 2: BrokerLoad()})
+    )
+    starting = due.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - MINUTE_MS)
+    assert stops(starting) == [], "it may still register"
+    assert stops(starting.node(1, started_at_ms=NOW_MS - 2 * MINUTE_MS)) == [3001], "controllers come first"
+    brokers = healthy(3, brokers=3).unregistered(1).kafka(loads={0: BrokerLoad(), 2: BrokerLoad()})
+    assert stops(brokers.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)) == [1]
 
 
 def test_what_only_a_user_can_end_stalls_a_roll() -> None:
