@@ -37,7 +37,7 @@ NODES = (
 TOKEN_KEY = "kept-secret-of-all-tokens"
 PLUGIN_PASSWORD = "kept-secret-of-a-plug-in"
 CHANGES = {
-    "  replicas: 3\n  nodeIds: {first: 3000}\n": "  replicas: 3\n  nodeIds: {first: 3000}\n"
+    "  nodeIds: {first: 3000}\n": "  nodeIds: {first: 3000}\n"
     f"  history: {{claimName: history}}\n  config: {{delegation.token.secret.key: {TOKEN_KEY}}}\n",
     "    - name: CONTROLLER\n": f"    - name: {LISTENER}\n",
     "  name: quorum\n": f"  name: {TOPIC}\n",

@@ -153,9 +153,10 @@ def played(player: Player, sso: Sso) -> Played:
     ports = free_ports(5)
     text = (EXAMPLES / "oauth.yaml").read_text()
     for old, new, count in (
+        ("replicas: 3\n  version", "replicas: 2\n  version", 1),
         (
-            "replicas: 3\n  nodeIds: {first: 3000}",
-            "replicas: 2\n  nodeIds: {first: 3000}\n  nodes: [{nodeId: 3001, implementation: java}]",
+            "nodeIds: {first: 3000}",
+            "nodeIds: {first: 3000}\n  nodes: [{nodeId: 3001, implementation: java}]",
             1,
         ),
         ("replicas: 3", "replicas: 1", 1),
