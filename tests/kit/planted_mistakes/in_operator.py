@@ -14,7 +14,12 @@ MISTAKES: Final = (
     Mistake(
         name="a start is given up after a minute",
         file=_OBSTACLES,
-        edits=(("    if not seen.is_starting:\n        return None\n", "    return None\n"),),
+        edits=(
+            (
+                "    if not _is_starting(observed, seen, now_ms):\n        return None\n",
+                "    return None\n",
+            ),
+        ),
         harm="a broker that recovers its logs is killed by any change, and recovers them again",
         tests=_ROLLS,
     ),
