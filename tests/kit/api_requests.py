@@ -84,16 +84,23 @@ def path_of(namespace: str, kind: str) -> str:
 Kubectl = Callable[..., str]
 
 
+def run_kubectl(server: ApiServer, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run kubectl with all rights. The test is skipped where it is missing."""
+    program = server.programs.kubectl
+    if program is None:
+        missing("kubernetes", "kubectl is missing: run `make control-plane`, which builds it")
+    command = [f"{program}", f"--kubeconfig={server.kubeconfig}", *arguments]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
 @pytest.fixture(scope="session")
 def kubectl(api_server: ApiServer) -> Kubectl:
     """Run kubectl with all rights and return what it prints."""
-    program = api_server.programs.kubectl
-    if program is None:
-        missing("kubernetes", "kubectl is missing: run `make control-plane`, which builds it")
 
     def run(*arguments: str) -> str:
-        command = [f"{program}", f"--kubeconfig={api_server.kubeconfig}", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = run_kubectl(api_server, *arguments)
         assert done.returncode == 0, f"{arguments}: {done.stderr}"
         return done.stdout
 

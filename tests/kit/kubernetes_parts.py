@@ -103,7 +103,7 @@ def install_definitions(client: kubernetes.client.ApiClient, paths: Iterable[Pat
         eventually(lambda name=name: _is_established(api, name), CRDS_TIMEOUT_S, f"{name} to be established")
     for body in bodies:
         what = f"{body['metadata']['name']} to be served"
-        eventually(lambda spec=body["spec"]: _is_served(client, spec), CRDS_TIMEOUT_S, what)
+        eventually(lambda spec=body["spec"]: is_served(client, spec), CRDS_TIMEOUT_S, what)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def _is_established(api: kubernetes.client.ApiextensionsV1Api, name: str) -> boo
     return any(condition.type == "Established" and condition.status == "True" for condition in conditions)
 
 
-def _is_served(client: kubernetes.client.ApiClient, spec: Object) -> bool:
+def is_served(client: kubernetes.client.ApiClient, spec: Object) -> bool:
     """Whether a list is answered. An API server that takes in a new kind first says that its storage initializes."""
     api = kubernetes.client.CustomObjectsApi(client)
     try:

@@ -186,7 +186,8 @@ class _Pod(threading.Thread):
             if is_task or self._evicted.is_set():
                 phase = "Succeeded" if container.process.returncode == 0 else "Failed"
                 self._report(phase, [container.status(ready=False, restarts=0)], ready=False)
-                self._leaving.wait()
+                while not self._leaving.wait(LOOK_EVERY_S):  # unless it was written, which ends the reports
+                    self._report(phase, [container.status(ready=False, restarts=0)], ready=False)
                 break
             self._report("Running", [container.status(ready=False, restarts=restarts)], ready=False)
             restarts += 1
@@ -491,11 +492,9 @@ class NodeAgent:
         while True:
             try:
                 request()
-            except HTTPError:
-                if self._stop.wait(LOOK_EVERY_S):
+            except (HTTPError, ApiException) as error:
+                if _is_refusal(error) or self._stop.wait(LOOK_EVERY_S):
                     return
-            except ApiException:
-                return
             else:
                 return
 
@@ -567,6 +566,11 @@ class NodeAgent:
         if result.status >= 400:
             raise ApiException(status=result.status, reason=result.reason)
         return dict(json.loads(result.data))
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the request would fail again. The status is 0 where TLS broke."""
+    return isinstance(error, ApiException) and 400 <= error.status < 500 and error.status != 429
 
 
 def _now() -> str:

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,6 @@ HEALTH_TIMEOUT_S = 10
 LOG_LINES_SHOWN = 30
 THREAD_TIMEOUT_S = 10
 SMALL_FILES = {"log.index.size.max.bytes": "16384"}
-_INITIALIZING = "storage is (re)initializing"
-"""In the responses of an API server for a moment after definitions have changed. Requests are sent again."""
 _ERRORS = ("ERROR", "CRITICAL")
 
 
@@ -87,8 +86,8 @@ class OperatorProcess:
         return [event for _, event in self._logged()]
 
     def errors(self) -> list[str]:
-        """The errors that it has logged so far, without those of an API server that takes in changed definitions."""
-        return [event for level, event in self._logged() if level in _ERRORS and _INITIALIZING not in event]
+        """The errors that it has logged so far."""
+        return [event for level, event in self._logged() if level in _ERRORS]
 
     def _logged(self) -> list[tuple[str, str]]:
         with self.log.open("rb") as file:
@@ -110,11 +109,15 @@ class OperatorProcess:
             return 0, ""
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples with these labels."""
-        _, text = self.serves("/metrics")
+        """The sum of a metric's samples with these labels. Raises ConnectionError without a response."""
+        status, text = self.serves("/metrics")
+        if status != HTTPStatus.OK:
+            raise ConnectionError(f"/metrics: status {status}")
+        families = [family for family in text_string_to_metric_families(text) if name.startswith(family.name)]
+        assert families, f"{name} is no metric of the operator"
         return sum(
             sample.value
-            for family in text_string_to_metric_families(text)
+            for family in families
             for sample in family.samples
             if sample.name == name and labels.items() <= sample.labels.items()
         )
@@ -410,11 +413,10 @@ class Operated:
         """Whether these controllers run, are the voters, and nothing is left to do for the spec as it is."""
         resource = self.resource() or {}
         status = resource.get("status") or {}
-        conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
         return (
             status.get("observedGeneration") == resource["metadata"]["generation"]
             and not status.get("plan")
-            and conditions.get("Ready", {}).get("status") == "True"
+            and condition_of(resource, "Ready").get("status") == "True"
             and (not voters or sorted(self.voters()) == sorted(node_ids))
             and [pod for pod in self.pods() if pod.startswith(f"{QUORUM}-")]
             == sorted(f"{QUORUM}-{node_id}" for node_id in node_ids)

@@ -17,7 +17,7 @@ class Request(NamedTuple):
 
 
 def requests_sent(server: ApiServer) -> Counter[Request]:
-    """The requests so far, without watches, which count when they end, and without those of the API server itself."""
+    """The requests for resources so far, without watches, which count when they end."""
     with server.client() as client:
         serialized = client.param_serialize("GET", "/metrics", auth_settings=["BearerToken"])
         response = client.call_api(*serialized)

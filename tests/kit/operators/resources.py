@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kit.operators.operated import GROUP, QUORUM, VERSION, Operated
+from kit.operators.operated import GROUP, QUORUM, VERSION, Operated, condition_of
 from kubernetes.client import ApiException
 
 
@@ -62,7 +62,7 @@ class InClusters:
         status = resource.get("status") or {}
         if status.get("observedGeneration") != resource["metadata"]["generation"]:
             return {}
-        return next((condition for condition in status["conditions"] if condition["type"] == kind), {})
+        return condition_of(resource, kind)
 
     def wait_ready(self, name: str) -> None:
         """Wait until the resource is as its spec asks for."""

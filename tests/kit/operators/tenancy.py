@@ -55,8 +55,17 @@ class Tenancy:
         self.server, self.namespace = server, namespace
         self.allowed, self.other = Listening(), Listening()
         self.admin = server.client()
+        self._tenant: kubernetes.client.ApiClient | None = None
         self.core = kubernetes.client.CoreV1Api(self.admin)
         self.log = directory / "operator.log"
+
+    def close(self) -> None:
+        """Close the clients and the listeners."""
+        for client in (self.admin, self._tenant):
+            if client is not None:
+                client.close()
+        self.allowed.close()
+        self.other.close()
 
     def as_tenant(self) -> kubernetes.client.CustomObjectsApi:
         return kubernetes.client.CustomObjectsApi(self._tenant)

@@ -15,6 +15,7 @@ from typing import Any
 import kubernetes.client
 import pytest
 import yaml
+from kit.api_requests import run_kubectl
 from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
 from kit.waiting import eventually
@@ -107,16 +108,9 @@ class Installed:
     has_options: bool
 
 
-def kubectl(server: ApiServer, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run kubectl with all rights."""
-    assert server.programs.kubectl is not None
-    command = [str(server.programs.kubectl), f"--kubeconfig={server.kubeconfig}", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
-
-
 def applied(server: ApiServer, objects: list[dict[str, Any]], *options: str) -> None:
     """Apply objects; every one has to be taken."""
-    ran = kubectl(
+    ran = run_kubectl(
         server, "apply", "--server-side", *options, "--filename", "-", stdin=yaml.safe_dump_all(objects)
     )
     assert ran.returncode == 0, ran.stderr
@@ -144,7 +138,7 @@ def prepared(api_server: ApiServer, render: Callable[..., list[dict[str, Any]]])
     ours = [item for item in render() if item["kind"] == "CustomResourceDefinition"]
     applied(api_server, [*foreign, *ours], "--force-conflicts")
     names = [f"crd/{definition['metadata']['name']}" for definition in (*foreign, *ours)]
-    waited = kubectl(api_server, "wait", "--for=condition=Established", "--timeout=60s", *names)
+    waited = run_kubectl(api_server, "wait", "--for=condition=Established", "--timeout=60s", *names)
     assert waited.returncode == 0, waited.stderr
     return api_server
 
@@ -206,7 +200,9 @@ def installed(
     objects = rights_in(render({} if is_own else values, namespace=namespace))
     applied(prepared, objects)
     yield Installed(own=namespace, clusters=clusters, is_wide=is_wide, has_options=not is_own)
-    ran = kubectl(prepared, "delete", "--wait=false", "--filename", "-", stdin=yaml.safe_dump_all(objects))
+    ran = run_kubectl(
+        prepared, "delete", "--wait=false", "--filename", "-", stdin=yaml.safe_dump_all(objects)
+    )
     assert ran.returncode == 0, ran.stderr
 
 
@@ -298,7 +294,7 @@ def test_secrets_can_be_limited_to_some_namespaces(
             ]
         assert may(api_client, installed, ("create", "", "pods", ""), other)
     finally:
-        ran = kubectl(
+        ran = run_kubectl(
             prepared, "delete", "--wait=false", "--filename", "-", stdin=yaml.safe_dump_all(objects)
         )
         assert ran.returncode == 0, ran.stderr
@@ -370,7 +366,7 @@ def test_the_rights_are_enough_for_a_real_operator(
         press_pause(f"http://127.0.0.1:{web}", ClusterKey(installed.clusters, "quorum"), PAGE_TOKEN)
         annotations = resource()["metadata"]["annotations"]
         assert annotations["quorate.dev/pause"] == "true"
-        gone = kubectl(
+        gone = run_kubectl(
             prepared,
             *("delete", "kafkacontrollers,kafkabrokers", "--all", "--wait=false"),
             *("--namespace", installed.clusters),

@@ -1,7 +1,6 @@
 """The chart's policy against misspelt fields, on a real API server: who may write how, and what is still dropped."""
 
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
@@ -9,12 +8,11 @@ from typing import Any
 import kubernetes.client
 import pytest
 import yaml
+from kit.api_requests import resource, run_kubectl
 from kit.kubernetes_parts import Render, kubectl_quorate
-from kit.local_kubernetes.api_server import ApiServer
 from kit.operators.operated import CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated
 from kit.waiting import eventually
 from kubernetes.client import ApiException
-from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 OWN, OPERATOR = "strict-operator", "quorate"
 TIMEOUT_S = 60
@@ -49,19 +47,9 @@ def strict(
 
 
 def body_of(name: str, **spec: Any) -> Object:
-    """A hibernated KafkaController."""
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "KafkaController",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": 1,
-            "version": DEFAULT_RELEASE,
-            "nodeIds": {"first": CONTROLLERS_FIRST},
-            "state": "Hibernated",
-            **spec,
-        },
-    }
+    """A hibernated quorum."""
+    usual = {"replicas": 1, "nodeIds": {"first": CONTROLLERS_FIRST}, "state": "Hibernated"}
+    return resource("KafkaController", name, {**usual, **spec})
 
 
 def refusal(
@@ -128,31 +116,14 @@ def test_a_policy_asks_for_requests_that_refuse_misspelt_fields(strict: Operated
     assert "fieldValidation=Strict" in refusal(strict, "PATCH", labelled), "it changes nothing any more"
 
 
-def test_the_commands_and_kubectl_are_strict(
-    strict: Operated, kubectl: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    applied = kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body_of(QUORUM)))
+def test_the_commands_and_kubectl_are_strict(strict: Operated) -> None:
+    apply = ("apply", f"--namespace={strict.namespace}", "--filename=-")
+    applied = run_kubectl(strict.server, *apply, stdin=yaml.safe_dump(body_of(QUORUM)))
     assert applied.returncode == 0, applied.stderr
     paused = kubectl_quorate(strict.server, strict.namespace, "pause", QUORUM)
     assert paused.returncode == 0, paused.stderr
-    misspelt = kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body_of(QUORUM, replcias=3)))
+    misspelt = run_kubectl(strict.server, *apply, stdin=yaml.safe_dump(body_of(QUORUM, replcias=3)))
     assert 'unknown field "spec.replcias"' in misspelt.stderr
-
-
-@pytest.fixture
-def kubectl(api_server: ApiServer, strict: Operated) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs kubectl in the namespace."""
-    program = api_server.programs.kubectl
-    if program is None:
-        pytest.skip("kubectl is missing")
-
-    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        given = (f"--kubeconfig={api_server.kubeconfig}", f"--namespace={strict.namespace}", *arguments)
-        return subprocess.run(
-            [f"{program}", *given], input=stdin, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    return run
 
 
 def test_the_operator_is_exempt(strict: Operated) -> None:

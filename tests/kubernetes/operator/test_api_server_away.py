@@ -8,13 +8,13 @@ from kit.waiting import eventually
 NODES = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 3)
 AWAY_S = 120
 UNREADY_S = 60
-"""The time after which the operator says that it can't work, and QuorateApiServerNotRead fires."""
+"""The time after which the operator is not ready; QuorateApiServerNotRead fires a minute later."""
 TIMEOUT_S = 300
 
 
 @pytest.mark.timeout(900)
 def test_a_roll_ends_well_after_the_api_server_was_away(operated: Operated) -> None:
-    """Each node restarts once, whenever the API server goes, and readiness and the alert report the time between."""
+    """Each node restarts once, whenever the API server goes, and readiness and the metric of the alert report it."""
     operated.create()
     operator = operated.start_operator()
     operated.wait_settled(*NODES)

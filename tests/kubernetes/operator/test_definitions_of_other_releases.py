@@ -6,14 +6,19 @@ from typing import Any
 
 import kubernetes.client
 import pytest
-from kit.operators.operated import CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated, condition_of
-from kit.operators.requests_sent import Request, requests_during
+from kit.api_requests import resource
+from kit.kubernetes_parts import is_served
+from kit.operators.operated import CONTROLLERS_FIRST, GROUP, QUORUM, VERSION, Operated
+from kit.operators.requests_sent import Request, requests_during, requests_sent
+from kit.operators.resources import InClusters
 from kit.waiting import eventually
 from kubernetes.client import ApiException
-from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 Schema = dict[str, Any]
-KINDS = ("kafkacontrollers", "kafkabrokers", "kafkatopics")
+KINDS = ("KafkaController", "KafkaBroker", "KafkaTopic")
+MARK = "redefined"
+"""A field of the specs that tells changed definitions from the usual ones."""
+STATUS_WRITES = Request("PATCH", "kafkacontrollers", "status")
 TIMEOUT_S = 60
 STILL_S = 10
 FIRST = CONTROLLERS_FIRST
@@ -24,25 +29,49 @@ def redefine(
     api_client: kubernetes.client.ApiClient,
     definitions: None,  # noqa: ARG001 - they are changed
 ) -> Iterator[Callable[[Callable[[Schema], None]], None]]:
-    """Changes the schemas of the definitions for the time of a test."""
+    """Changes the schemas of the definitions for the time of a test, and waits until they are served."""
     api = kubernetes.client.CustomObjectsApi(api_client)
     where = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-    names = [f"{kind}.{GROUP}" for kind in KINDS]
-    before = {name: api.get_cluster_custom_object(*where, name)["spec"] for name in names}
+    names = {kind: f"{kind.lower()}s.{GROUP}" for kind in KINDS}
+    before = {name: api.get_cluster_custom_object(*where, name)["spec"] for name in names.values()}
 
     def put(specs: dict[str, Schema]) -> None:
         for name, spec in specs.items():
             body = api.get_cluster_custom_object(*where, name)
             api.replace_cluster_custom_object(*where, name, {**body, "spec": spec})
 
+    def knows_mark(kind: str) -> bool:
+        place = (GROUP, VERSION, "default", f"{kind.lower()}s")
+        tried = resource(kind, "tried", {MARK: "yes"})
+        try:
+            api.create_namespaced_custom_object(*place, tried, dry_run="All", field_validation="Strict")
+        except ApiException:
+            return False
+        return True
+
+    def await_mark(*, is_known: bool) -> None:
+        for kind, name in names.items():
+            eventually(
+                lambda kind=kind: knows_mark(kind) == is_known,
+                TIMEOUT_S,
+                f"the schema of {kind} to be served",
+            )
+            eventually(
+                lambda name=name: is_served(api_client, before[name]), TIMEOUT_S, f"{name} to be listed"
+            )
+
     def change(edit: Callable[[Schema], None]) -> None:
         edited = copy.deepcopy(before)
         for spec in edited.values():
-            edit(spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"])
+            properties = spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+            properties["spec"]["properties"][MARK] = {"type": "string"}
+            edit(properties)
         put(edited)
+        await_mark(is_known=True)
 
     yield change
     put(before)
+    await_mark(is_known=False)
 
 
 def newer(properties: Schema) -> None:
@@ -73,48 +102,20 @@ def test_newer_definitions_make_no_resource_invalid(
 ) -> None:
     """Definitions are upgraded before operators: what these do not know is not used, and is reported."""
     redefine(newer)
-    tried = {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "KafkaController",
-        "metadata": {"name": "tried"},
-        "spec": {"replicas": 1, "version": DEFAULT_RELEASE, "newer": "on"},
-    }
-    kind = (GROUP, VERSION, operated.namespace, "kafkacontrollers")
-
-    def is_served() -> bool:
-        try:
-            operated.custom.create_namespaced_custom_object(
-                *kind, tried, dry_run="All", field_validation="Strict"
-            )
-        except ApiException:
-            return False
-        return True
-
-    eventually(is_served, TIMEOUT_S, "the newer definitions to be served")
     operated.create(replicas=1, rollout={"newer": "on", "overlap": "1s"})
     operated.start_operator()
-    topic = {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "KafkaTopic",
-        "metadata": {"name": "orders"},
-        "spec": {"cluster": QUORUM, "partitions": 1},
-    }
-    operated.custom.create_namespaced_custom_object(GROUP, VERSION, operated.namespace, "kafkatopics", topic)
+    topics = InClusters(operated, "KafkaTopic")
+    topics.create("orders", partitions=1)
     operated.wait_settled(FIRST)
     message = operated.condition("Ready")["message"]
     assert message.startswith("1 of 1 nodes are ready")
     assert "spec.rollout.newer" in message
     assert "spec.newer" in message
     operated.wait(lambda: len(operated.events("UnknownFields")) == 2, "an Event about each resource")
-
-    def topic_condition() -> dict[str, Any]:
-        found = operated.custom.get_namespaced_custom_object(
-            GROUP, VERSION, operated.namespace, "kafkatopics", "orders"
-        )
-        return condition_of(found, "Ready")
-
-    operated.wait(lambda: topic_condition().get("reason") == "NoBroker", "the topic to be reconciled")
-    assert "spec.newer" in topic_condition()["message"]
+    operated.wait(
+        lambda: topics.condition("orders", "Ready").get("reason") == "NoBroker", "the topic to be reconciled"
+    )
+    assert "spec.newer" in topics.condition("orders", "Ready")["message"]
 
 
 @pytest.mark.parametrize("edit", [older, without_fields])
@@ -131,10 +132,10 @@ def test_older_definitions_stop_no_cluster(
     operated.wait(lambda: pod in operated.pods(), "the controller to be started")
     operated.wait(lambda: operated.events("CreateNode"), "the steps to be reported")
     operated.wait(lambda: "done: StartNode" in "\n".join(operated.operators[-1].events()), "its start")
+    assert requests_sent(operated.server)[STATUS_WRITES] > 0
 
     def is_quiet() -> bool:
-        sent = requests_during(operated.server, STILL_S)
-        return sent[Request("PATCH", "kafkacontrollers", "status")] <= 1
+        return requests_during(operated.server, STILL_S)[STATUS_WRITES] <= 1
 
     operated.wait(is_quiet, "the status not to be written again and again")
     assert operated.operators[-1].errors() == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from kit.cluster import free_ports
-from kit.operators.operated import SMALL_FILES, Operated
+from kit.operators.operated import SMALL_FILES, Operated, condition_of
 from kit.operators.resources import InClusters
 from quorate_admin.types.topics import TopicListing
 
@@ -70,5 +70,4 @@ def in_kafka(operated: Operated) -> dict[str, TopicListing]:
 
 def is_ready(resource: dict[str, Any]) -> bool:
     """Whether the last status says so."""
-    conditions = (resource.get("status") or {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return condition_of(resource, "Ready").get("status") == "True"

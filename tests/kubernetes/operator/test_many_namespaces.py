@@ -7,10 +7,10 @@ from pathlib import Path
 import kubernetes.client
 import psutil
 import pytest
+from kit.api_requests import resource
 from kit.local_kubernetes.api_server import ApiServer
 from kit.operators.operated import GROUP, QUORUM, VERSION, OperatorProcess, condition_of
 from kit.waiting import eventually
-from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 SETTLE_TIMEOUT_S = 120
 SMALL, LARGE = 12, 100
@@ -18,25 +18,22 @@ MEMORY_BYTES_MAX = 400 * 2**20
 """Less than the limit of the chart, which is 512Mi."""
 
 
-@pytest.fixture
-def namespaces(api_client: kubernetes.client.ApiClient, definitions: None) -> list[str]:  # noqa: ARG001
-    """New namespaces, as many as the largest test needs."""
-    prefix = f"many-{secrets.token_hex(4)}"
-    names = [f"{prefix}-{place}" for place in range(LARGE)]
-    core = kubernetes.client.CoreV1Api(api_client)
-    for name in names:
-        core.create_namespace({"metadata": {"name": name}})
-    return names
-
-
 class _Watching:
     """An operator of some namespaces, and hibernated clusters in them."""
 
     def __init__(self, server: ApiServer, client: kubernetes.client.ApiClient, log: Path) -> None:
         self._server = server
+        self._core = kubernetes.client.CoreV1Api(client)
         self._custom = kubernetes.client.CustomObjectsApi(client)
         self._log = log
         self.operators: list[OperatorProcess] = []
+
+    def create_namespaces(self, number: int) -> list[str]:
+        prefix = f"many-{secrets.token_hex(4)}"
+        names = [f"{prefix}-{place}" for place in range(number)]
+        for name in names:
+            self._core.create_namespace({"metadata": {"name": name}})
+        return names
 
     def start(self, namespaces: Sequence[str]) -> OperatorProcess:
         first, *others = namespaces
@@ -46,18 +43,13 @@ class _Watching:
         return operator
 
     def create(self, namespace: str) -> None:
-        body = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": "KafkaController",
-            "metadata": {"name": QUORUM},
-            "spec": {
-                "replicas": 1,
-                "version": DEFAULT_RELEASE,
-                "nodeIds": {"first": 3000},
-                "metadataVersion": "4.3",
-                "state": "Hibernated",
-            },
+        spec = {
+            "replicas": 1,
+            "nodeIds": {"first": 3000},
+            "metadataVersion": "4.3",
+            "state": "Hibernated",
         }
+        body = resource("KafkaController", QUORUM, spec)
         self._custom.create_namespaced_custom_object(GROUP, VERSION, namespace, "kafkacontrollers", body)
 
     def reason(self, namespace: str) -> str | None:
@@ -76,7 +68,10 @@ class _Watching:
 
 @pytest.fixture
 def watching(
-    api_server: ApiServer, api_client: kubernetes.client.ApiClient, tmp_path: Path
+    api_server: ApiServer,
+    api_client: kubernetes.client.ApiClient,
+    definitions: None,  # noqa: ARG001 - they are there
+    tmp_path: Path,
 ) -> Iterator[_Watching]:
     found = _Watching(api_server, api_client, tmp_path / "operator.log")
     yield found
@@ -85,11 +80,9 @@ def watching(
 
 
 @pytest.mark.parametrize("number", [SMALL, LARGE])
-def test_clusters_in_many_namespaces_are_reconciled(
-    number: int, watching: _Watching, namespaces: list[str]
-) -> None:
+def test_clusters_in_many_namespaces_are_reconciled(number: int, watching: _Watching) -> None:
     """A cluster in each namespace: every kind is watched in each, and requests are answered all the same."""
-    chosen = namespaces[:number]
+    chosen = watching.create_namespaces(number)
     operator = watching.start(chosen)
     for namespace in chosen:
         watching.create(namespace)

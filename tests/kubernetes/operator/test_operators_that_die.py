@@ -1,11 +1,8 @@
 """Operators are killed at any time, and the next operator continues."""
 
-import urllib.request
-from contextlib import suppress
-
 import pytest
 from kit.operators.dying_operators import final_state, kill_after_each_step
-from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, SMALL_FILES, Operated, OperatorProcess
+from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, SMALL_FILES, Operated
 from kit.waiting import eventually
 
 FIRST, SECOND, THIRD, FOURTH, FIFTH = range(CONTROLLERS_FIRST, CONTROLLERS_FIRST + 5)
@@ -104,25 +101,13 @@ def test_another_replica_takes_over(operated: Operated) -> None:
     first = operated.start_operator("--identity=first", "--lease-duration=10")
     eventually(lambda: "ready" in first.events(), STEP_TIMEOUT_S, "the first to lead", first.events)
     second = operated.start_operator("--identity=second", "--lease-duration=10")
-    eventually(lambda: _gauge(second, "quorate_leader") == 0, STEP_TIMEOUT_S, "the second to be up")
+    eventually(lambda: second.metric("quorate_leader") == 0, STEP_TIMEOUT_S, "the second to be up")
     operated.create(state="Hibernated")
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the first to reconcile")
-    assert _gauge(first, "quorate_leader") == 1
+    assert first.metric("quorate_leader") == 1
     assert not any("leads" in event for event in second.events())
     first.kill()
     operated.patch(state="Running")
     operated.wait_settled(FIRST, SECOND, THIRD)
     assert any("leads" in event for event in second.events())
     assert second.terminate() == 0
-
-
-def _gauge(operator: OperatorProcess, name: str) -> float | None:
-    """A metric without labels; None while no node answers."""
-    with (
-        suppress(OSError),
-        urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as response,
-    ):
-        for line in response.read().decode().splitlines():
-            if line.startswith(f"{name} "):
-                return float(line.split()[1])
-    return None

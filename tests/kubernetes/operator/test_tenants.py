@@ -25,7 +25,7 @@ from kit.operators.tenancy import (
     roles_in,
 )
 from kubernetes.client import ApiException
-from quorate_operator.models.secrets import FOR_LISTENERS, FOR_SERVERS
+from quorate_operator.models.secrets import FOR_LISTENERS
 from quorate_operator.models.tenant_policy import allows
 
 Object = dict[str, Any]
@@ -69,8 +69,7 @@ def tenancy(
         yield place
     finally:
         operator.kill()
-        place.allowed.close()
-        place.other.close()
+        place.close()
 
 
 def test_the_tenant_may_do_nothing_by_itself(tenancy: Tenancy) -> None:
@@ -324,12 +323,9 @@ def test_the_name_of_a_secret_leads_to_no_other_namespace(tenancy: Tenancy) -> N
         assert caught.value.status == 422
 
 
-@pytest.mark.parametrize("labels", [{}, {FOR_SERVERS: "true"}])
-def test_a_secret_of_another_team_is_not_mounted_for_a_listener(
-    tenancy: Tenancy, labels: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("secret", [VICTIM, "for-servers"])
+def test_a_secret_of_another_team_is_not_mounted_for_a_listener(tenancy: Tenancy, secret: str) -> None:
     """Neither its certificate nor its password."""
-    secret = VICTIM if not labels else "for-servers"
     assert FOR_LISTENERS not in (
         tenancy.core.read_namespaced_secret(secret, tenancy.namespace).metadata.labels or {}
     )
