@@ -1,5 +1,7 @@
 """The judge of what is said after a power cut finds what is false, missing and late."""
 
+from dataclasses import replace
+
 import pytest
 from kit.power_cut.truth import CONFIG, VALUE, Said, Truth, problems
 
@@ -9,6 +11,8 @@ ELECTING = Truth(voters=VOTERS, running=frozenset({1, 2}), leader_id=None)
 LED = Truth(voters=VOTERS, running=frozenset({1, 2}), leader_id=2)
 WHOLE = Truth(voters=VOTERS, running=frozenset(VOTERS), leader_id=2)
 STATUS = "LeaderId:              2\n"
+NO_CONFIGS = "Default configs for brokers in the cluster are:\n"
+JAVA = replace(LED, is_java=True)
 SILENT = "Cluster c: leader 2, 3 voters\nWARNING  Voter 3 does not follow the log\n"
 
 
@@ -34,6 +38,7 @@ def tool(text: str, exit_code: int = 1, name: str = "metadata-quorum", seconds: 
         (tool("QuorumHealthy=False (VotersBehind): not caught up: 3", 0, "condition"), LED),
         (tool("QuorumHealthy=True (AllCaughtUp): 3 voters, 2 leads", 0, "condition"), WHOLE),
         (tool(f"  {CONFIG}={VALUE} sensitive=false", 0, "configs"), LED),
+        (tool(NO_CONFIGS, 0, "configs"), JAVA),  # its controllers have not loaded them yet
         (tool("Feature: metadata.version", 0, "features"), LED),
     ],
 )
@@ -61,6 +66,8 @@ def test_what_is_true_has_no_problem(said: Said, truth: Truth) -> None:
         (tool("LeaderId:   1\n", 0), LED, "says that 1 leads, not 2"),
         (tool("LeaderId:   3\n", 0), ELECTING, "3 leads, which does not run"),
         (tool("error: nothing known"), LED, "names no leader"),
+        (tool(NO_CONFIGS, 0, "configs"), LED, "exit code 0, without 'log.retention.ms"),
+        (tool(f"{NO_CONFIGS}  {CONFIG}=1 sensitive=false", 0, "configs"), JAVA, "exit code 0, without 'log"),
         (
             tool("Cluster c: leader 2, 3 voters\nNothing is wrong.", 0, "doctor"),
             LED,

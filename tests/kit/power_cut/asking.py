@@ -19,11 +19,12 @@ from quorate_operator.runtime.local.layout import QUORATE
 from quorate_operator.runtime.local.status import idle_observation, played_view, status_of
 from rich.console import Console
 
+CONFIGS = ("configs", "--describe", "--entity-type", "brokers", "--entity-default")
 TOOLS: tuple[tuple[str, ...], ...] = (
     ("doctor",),
     ("metadata-quorum", "describe", "--status"),
     ("features", "describe"),
-    ("configs", "--describe", "--entity-type", "brokers", "--entity-default"),
+    CONFIGS,
     ("topics", "--list"),
 )
 COLUMNS = (*(tool[0] for tool in TOOLS), "play status", "condition")

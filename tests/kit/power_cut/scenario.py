@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from kit.cluster import START_TIMEOUT_S, Cluster, manifests
-from kit.power_cut.asking import TOOLS, ask, ask_all
+from kit.power_cut.asking import CONFIGS, TOOLS, ask, ask_all
 from kit.power_cut.truth import CONFIG, VALUE, Said, Truth, problems
 from kit.waiting import eventually
 from quorate_admin.client import AdminClient
@@ -93,6 +93,8 @@ def cut(cluster: Cluster, *, quorum: str, implementation: str, order: str) -> It
         ]
         if truth.can_lead and any(report.denies_leader for report in said):
             found += _once_elected(cluster, running, epoch, asked)
+        if truth.is_java and any(report.is_before_load for report in said):
+            _await_configs(cluster, asked)
         yield Row(quorum, implementation, order, back, truth, said, tuple(found))
 
 
@@ -101,6 +103,12 @@ def _once_elected(cluster: Cluster, running: list[int], epoch: int, asked: list[
     leader_id = eventually(lambda: _elected(cluster, running, epoch), START_TIMEOUT_S, "a leader")
     said = ask(TOOLS[1], ",".join(cluster.address(node_id) for node_id in asked))
     return [] if said.leader_id == leader_id else [f"{said.tool}, later: {said.text}"]
+
+
+def _await_configs(cluster: Cluster, asked: list[int]) -> None:
+    """Wait for the controllers to have loaded the config that was committed before the cut."""
+    bootstrap = ",".join(cluster.address(node_id) for node_id in asked)
+    eventually(lambda: f"{CONFIG}={VALUE}" in ask(CONFIGS, bootstrap).text, START_TIMEOUT_S, "the config")
 
 
 def _listens(cluster: Cluster, node_id: int) -> bool:

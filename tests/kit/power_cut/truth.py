@@ -17,6 +17,7 @@ _NOBODY = re.compile(r"no server answers at (?P<addresses>[0-9.]+:\d+(?:, [0-9.]
 _LEADER = re.compile(r"(?:LeaderId:\s+|: leader |led by )(\d+)|voters, (\d+) leads")
 _NO_LEADER = re.compile(r"no leader|without a leader")
 _TOPICS_OF_BROKERS = re.compile(r"no controller .* serves DescribeTopicPartitions.*--bootstrap-server")
+_NO_CONFIGS = re.compile(r"Default configs for brokers in the cluster are:\s*")
 FALSE = re.compile(r"Traceback|MetadataVersion|UNSUPPORTED_VERSION|not supported")
 """What no text may say: the level of these clusters supports everything that is asked."""
 
@@ -69,6 +70,11 @@ class Said:
         """The leader that it names."""
         found = _LEADER.search(self.text)
         return None if found is None else int(found[1] or found[2])
+
+    @property
+    def is_before_load(self) -> bool:
+        """Whether it lists no dynamic config at all, and says nothing else."""
+        return self.tool == "configs" and self.exit_code == 0 and _NO_CONFIGS.fullmatch(self.text) is not None
 
     def named_dead(self, voters: Mapping[int, str]) -> frozenset[int]:
         """The voters that it says are missing, by id or by address."""
@@ -151,6 +157,12 @@ def _shows(text: str) -> Callable[[Said, Truth], Iterator[str]]:
     return check
 
 
+def _configs(said: Said, truth: Truth) -> Iterator[str]:
+    """Show the dynamic config. Controllers of Kafka describe what they loaded, which is nothing at first."""
+    if not (truth.is_java and said.is_before_load):
+        yield from _shows(f"{CONFIG}={VALUE}")(said, truth)
+
+
 def _lists_topics(said: Said, truth: Truth) -> Iterator[str]:
     """An empty list. Controllers of Kafka do not list them."""
     if said.exit_code != 0 and not (truth.is_java and _TOPICS_OF_BROKERS.search(said.text)):
@@ -161,7 +173,7 @@ _CONTENT_OF: Mapping[str, Callable[[Said, Truth], Iterator[str]]] = {
     "doctor": _doctor,
     "metadata-quorum": _names_leader,
     "features": _shows("metadata.version"),
-    "configs": _shows(f"{CONFIG}={VALUE}"),
+    "configs": _configs,
     "topics": _lists_topics,
     "play status": _names_leader,
     "condition": _condition,

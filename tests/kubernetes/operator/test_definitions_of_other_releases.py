@@ -17,7 +17,7 @@ from kubernetes.client import ApiException
 Schema = dict[str, Any]
 KINDS = ("KafkaController", "KafkaBroker", "KafkaTopic")
 MARK = "redefined"
-"""A field of the specs that tells changed definitions from the usual ones."""
+"""A field of the specs that only changed definitions have."""
 STATUS_WRITES = Request("PATCH", "kafkacontrollers", "status")
 TIMEOUT_S = 60
 STILL_S = 10
