@@ -5,7 +5,6 @@ changes in Kafka are reverted. Resources that are due together are observed with
 """
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,21 +20,19 @@ from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
 from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
 from quorate_operator.handlers.entities.members import Member, Work
+from quorate_operator.handlers.entities.reports import MemberReports
 from quorate_operator.handlers.entities.statuses import (
     API_SERVER,
     OPERATOR_FAULT,
     UNREACHABLE,
     EntityResult,
     Failure,
-    entity_status,
     failure_of,
-    is_ready,
     ready_reason,
 )
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets, not_admitted
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
-from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
-from quorate_operator.handlers.statuses import UNKNOWN_FIELDS, unknown_fields_note, with_unknown_fields
+from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared
 from quorate_operator.models.manifests import ManifestError, read_entity
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.models.tenant_policy import NOT_ALLOWED
@@ -44,14 +41,10 @@ from quorate_operator.runtime.loop import RequeuePolicy
 
 WAITING_MS = 5_000
 """The time between two observations of a topic whose replicas are being moved."""
-CONCURRENT_EVENTS_MAX = 8
-"""How many Events of changes are written for one cluster at the same time."""
 STALLED_AFTER_FAILURES = 2
 """How many failures in a row make a resource Stalled. A single failure may come from a broker with older metadata."""
-DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "NothingDeleted"
+NAME_TAKEN, NOTHING_DELETED = "NameTaken", "NothingDeleted"
 NAMESPACE_TERMINATING = "NamespaceTerminating"
-
-log = logging.getLogger(__name__)
 
 
 class EntityGroup:
@@ -81,7 +74,7 @@ class EntityGroup:
         self._cleared = asyncio.Event()
         self._failures_in_a_row = 0
         self._guard = FaultGuard(shared, key, key.namespace, requeue_policy, self._kinds)
-        self._writing = asyncio.Semaphore(CONCURRENT_EVENTS_MAX)
+        self._reports = MemberReports(key, shared)
 
     # Called by the registry
 
@@ -179,7 +172,7 @@ class EntityGroup:
             for member in left:
                 member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
             results = [EntityResult(failure=member.blocked(failure, now_ms)) for member in left]
-            await asyncio.gather(*map(self._report_failure, left, results))
+            await asyncio.gather(*map(self._reports.write_failure, left, results))
         self._count(due, time.monotonic() - started)
 
     async def _is_done(self, work: Work) -> bool:
@@ -316,10 +309,10 @@ class EntityGroup:
             return False
         work.result = result
         try:
-            await self._record_events(member, result)
+            await self._reports.record_observed(member, result)
             if not is_leaving:
                 # The next pass needs this status, so it is stored before anything is changed.
-                await self._report(member, result)
+                await self._reports.write_status(member, result)
         except Exception as error:
             self._fail(work, error)
         return True
@@ -340,23 +333,19 @@ class EntityGroup:
 
     async def _change_together(self, works: Sequence[Work], number: int, client: AdminClient) -> None:
         """Make one change of each resource. All of them are of one kind."""
-        await asyncio.gather(*(self._announce(work, number) for work in works))
+        await asyncio.gather(
+            *(self._reports.change_started(work.member, work.changes[number]) for work in works)
+        )
         items = [ResourceChange(work.resource, work.changes[number]) for work in works]
         errors = await self._apply(works[0].member.handler, client, items)
         for work, (_, change), error in zip(works, items, errors, strict=True):
-            subject = self._subject(work.member)
             if error is None:
-                self._shared.step_done(subject, change, change.text)
+                self._reports.change_done(work.member, change)
                 work.changed.append(change)
                 continue
             if isinstance(error, AdminError):
-                await self._shared.step_failed(subject, change, f"{change.text}: {error}")
+                await self._reports.change_failed(work.member, change, error)
             self._fail(work, error)
-
-    async def _announce(self, work: Work, number: int) -> None:
-        change = work.changes[number]
-        async with self._writing:
-            await self._shared.step_started(self._subject(work.member), change, change.text)
 
     async def _apply(
         self, handler: KindHandler, client: AdminClient, items: Sequence[ResourceChange]
@@ -386,10 +375,10 @@ class EntityGroup:
         result = replace(work.result, failure=failure)
         if failure is not None:
             member.failures_in_a_row += 1
-            await self._report_failure(member, result)
+            await self._reports.write_failure(member, result)
             if failure.is_fault:
                 member.fault = failure.message
-                await self._warn(member, OPERATOR_FAULT, failure.message)
+                await self._reports.warn(member, OPERATOR_FAULT, failure.message)
         else:
             member.failures_in_a_row = 0
         member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
@@ -423,17 +412,13 @@ class EntityGroup:
                 await self._let_go(member, f"nothing was deleted: {message}")
                 return None
             failure = Failure(code=reason, message=message, is_retried=False)
-            await self._report_failure(member, EntityResult(failure=failure))
+            await self._reports.write_failure(member, EntityResult(failure=failure))
             if reason == NOT_ALLOWED:
-                await self._warn(member, reason, message)
+                await self._reports.warn(member, reason, message)
             member.due_ms = self._after(self._requeue_policy.asleep_ms)
             return None
         member.unknown = served.unknown
-        if served.unknown:
-            note = unknown_fields_note(served.unknown)
-            await self._shared.events.record(
-                self.key.event_key, member.body, UNKNOWN_FIELDS, note, is_warning=True
-            )
+        await self._reports.record_unknown_fields(member)
         return Work(member=member, resource=served.resource, name=member.handler.name_of(served.resource))
 
     def _after(self, rest_ms: int) -> int:
@@ -451,55 +436,13 @@ class EntityGroup:
         if client is not None:
             await client[1].close()
 
-    # Reports
-
     async def _let_go(self, member: Member, note: str | None) -> None:
         """Allow a deleted resource to be removed; `note` says that nothing was deleted in Kafka."""
         if note is not None:
-            await self._warn(member, NOTHING_DELETED, note)
+            await self._reports.warn(member, NOTHING_DELETED, note)
         member.is_cleared = True
         self._claims.release(member.uid)
         self._cleared.set()
-
-    async def _record_events(self, member: Member, result: EntityResult) -> None:
-        """Write Events of what was observed."""
-        plan, metadata = result.plan, member.body["metadata"]
-        if plan is None or is_deleted(member.body):
-            return
-        if plan.note is not None:
-            await self._shared.events.record(self.key.event_key, member.body, FOUND, plan.note)
-        was_ready = is_ready(member.body.get("status") or {}, metadata["generation"])
-        if plan.changes and plan.state is None and was_ready:
-            text = "; ".join(change.text for change in plan.changes)
-            note = f"changed outside the operator: {text}"
-            await self._shared.events.record(self.key.event_key, member.body, DRIFTED, note)
-        for refusal in plan.refusals:
-            await self._warn(member, refusal.code, refusal.message)
-
-    def _subject(self, member: Member) -> Subject:
-        return Subject(label=member.label, cluster=self.key.event_key, resource=member.body)
-
-    async def _warn(self, member: Member, reason: str, note: str) -> None:
-        await self._shared.warn(self._subject(member), reason, note)
-
-    async def _report_failure(self, member: Member, result: EntityResult) -> None:
-        """Report a result with a failure. If that fails too, both are logged; the other resources continue."""
-        assert result.failure is not None
-        try:
-            await self._report(member, result)
-        except ApiError as error:
-            log.warning("%s: %s; its status was not written: %s", member.label, result.failure.message, error)
-
-    async def _report(self, member: Member, result: EntityResult) -> None:
-        """Write the status, if it changes, and set the metric. Raises ApiError."""
-        status = entity_status(result, member.body["metadata"]["generation"])
-        status = with_unknown_fields(status, member.unknown)
-        written = await self._shared.write_status(member.handler.kind, member.body, status)
-        if written is not None and written["metadata"]["uid"] == member.uid:
-            # Only the status is taken over: a spec that has changed meanwhile comes with an event of its own.
-            version = {"resourceVersion": written["metadata"]["resourceVersion"]}
-            metadata = {**member.body["metadata"], **version}
-            member.body = {**member.body, "metadata": metadata, "status": written.get("status")}
 
     def _count(self, due: Iterable[Member], duration_s: float) -> None:
         kinds: dict[tuple[str, str], list[Member]] = {}
