@@ -139,6 +139,8 @@ class Bench:
         self.target = REACHED
         self.now_ms = 0
         self.is_reachable = True
+        self.described = 0
+        """How often the cluster was connected to and described."""
         self.faults: list[Exception] = []
         self.refusal: str | None = None
         targets = SimpleNamespace(find=self._find, refusal_of=lambda _: self.refusal)
@@ -160,6 +162,14 @@ class Bench:
     def metrics(self) -> str:
         return generate_latest(self.shared.metrics.registry).decode()
 
+    def failed_passes(self) -> float:
+        """The number of passes over topics that are counted as failed."""
+        labels = {"kind": "KafkaTopic", "namespace": "kafka"}
+        name = "quorate_reconciliations_failed_total"
+        value = self.shared.metrics.registry.get_sample_value(name, labels)
+        assert value is not None
+        return value
+
     async def reconcile(self, *, later_ms: int = 120_000) -> None:
         """One pass, when everything is due."""
         self.now_ms += later_ms
@@ -177,6 +187,7 @@ class Bench:
         return self.target
 
     async def _describe(self) -> Any:
+        self.described += 1
         if not self.is_reachable:
             raise UnreachableError({"broker:9092": "refused"})
         nodes = [

@@ -164,11 +164,11 @@ class EntityGroup:
             failure = await self._reconcile(works)
         except ApiError as error:
             failure = Failure(code=API_SERVER, message=str(error), is_retried=True)
-        if failure is None:
+        left = [work.member for work in works if not (work.member.is_cleared or work.is_finished)]
+        if failure is None or not left:
             self._failures_in_a_row = 0
         else:
             self._failures_in_a_row += 1
-            left = [work.member for work in works if not work.member.is_cleared and work.failure is None]
             for member in left:
                 member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
             results = [EntityResult(failure=member.blocked(failure, now_ms)) for member in left]
@@ -185,7 +185,7 @@ class EntityGroup:
         return True
 
     async def _reconcile(self, works: Sequence[Work]) -> Failure | None:
-        """Return why nothing could be observed, or None."""
+        """Return why nothing could be observed for the works that are not finished, or None."""
         if not works:
             return None
         target = await self._targets.find(self.key, works[0].resource.spec)
@@ -205,7 +205,8 @@ class EntityGroup:
         if self._client is not None and target.is_secret_gone:
             # A namespace that is deleted loses its Secrets first. What is deleted with it needs the former login.
             leaving = [work for work in works if is_deleted(work.member.body)]
-            await self._reconcile_in(self._client[0], leaving, target)
+            if leaving:
+                await self._reconcile_in(self._client[0], leaving, target)
         return target.failure
 
     async def _reconcile_in(
@@ -382,6 +383,7 @@ class EntityGroup:
         else:
             member.failures_in_a_row = 0
         member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
+        work.is_finished = True
 
     def _fault(self, about: str, handler: KindHandler, error: Exception) -> None:
         self._shared.fault(about, error, (handler.kind.name,), self.key.namespace)

@@ -74,6 +74,8 @@ class Work:
     failure: Failure | None = None
     result: EntityResult = field(default_factory=EntityResult)
     changed: list[Change] = field(default_factory=list)
+    is_finished: bool = False
+    """Whether its result is reported, and the time of the next pass is set."""
 
     @property
     def changes(self) -> Sequence[Change]:

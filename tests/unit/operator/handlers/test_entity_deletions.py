@@ -89,6 +89,44 @@ async def test_a_deletion_needs_no_secret_that_went_before_it() -> None:
     assert bench.condition("two", "Stalled") == ("True", "SecretMissing")
 
 
+async def test_a_login_whose_secret_is_gone_is_used_for_deletions_alone() -> None:
+    bench = Bench()
+    for name in ("one", "two"):
+        bench.seen(bench.server.create(name, deletionPolicy="Delete"))
+    await bench.reconcile()
+    await bench.reconcile()
+    failure = Failure(code="SecretMissing", message="no such Secret", is_retried=False)
+    bench.target = Target(failure=failure, is_secret_gone=True)
+    bench.described = 0
+    await bench.reconcile()
+    assert bench.described == 0
+    assert bench.condition("one", "Stalled") == bench.condition("two", "Stalled") == ("True", "SecretMissing")
+    bench.seen(bench.server.delete("one"))
+    await bench.reconcile()
+    assert bench.described == 1
+
+
+async def test_a_deletion_that_succeeds_without_its_secret_is_no_failure() -> None:
+    """The missing Secret is a failure of the resources that stay."""
+    bench = Bench()
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.reconcile()
+    await bench.reconcile()
+    bench.is_reachable = False
+    bench.seen(bench.server.delete("orders"))
+    for _ in range(5):
+        await bench.reconcile()
+    writes, failures = bench.server.writes, bench.failed_passes()
+    failure = Failure(code="SecretMissing", message="no such Secret", is_retried=False)
+    bench.target, bench.is_reachable = Target(failure=failure, is_secret_gone=True), True
+    await bench.reconcile()
+    assert bench.handler.done[-1] == "DeleteTopic"
+    assert (bench.server.writes, bench.failed_passes()) == (writes, failures)
+    await bench.reconcile(later_ms=1_000)
+    async with asyncio.timeout(HANG_S):
+        await bench.group.wait_cleared("orders")
+
+
 async def test_a_deletion_does_not_wait_for_a_cluster_that_is_gone() -> None:
     bench = Bench()
     bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
