@@ -263,7 +263,8 @@ class EntityGroup:
             except (AdminError, ApiError):
                 raise
             except Exception as error:
-                self._fault(f"{self.key}: {handler.kind.plural}", handler, error)
+                kinds = (handler.kind.name,)
+                self._shared.fault(f"{self.key}: {handler.kind.plural}", error, kinds, self.key.namespace)
                 failed = error
             found |= {uid_of(seen.resource): failed for seen in own}
         return found
@@ -291,7 +292,7 @@ class EntityGroup:
         try:
             work.plan = await asyncio.to_thread(plan) if member.handler.plans_long else plan()
         except Exception as error:
-            self._fault(member.label, member.handler, error)
+            self._fault(member, error)
             work.failure = self._failure_of(member, error)
 
     async def _begin(self, work: Work, cluster_id: str | None, target: Target) -> bool:
@@ -367,7 +368,7 @@ class EntityGroup:
             work.failure = Failure(code=code, message=str(error), is_retried=not is_closing)
             return
         if not isinstance(error, AdminError):
-            self._fault(work.member.label, work.member.handler, error)
+            self._fault(work.member, error)
         work.failure = self._failure_of(work.member, error)
 
     async def _finish(self, work: Work) -> None:
@@ -385,8 +386,8 @@ class EntityGroup:
         member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
         work.is_finished = True
 
-    def _fault(self, about: str, handler: KindHandler, error: Exception) -> None:
-        self._shared.fault(about, error, (handler.kind.name,), self.key.namespace)
+    def _fault(self, member: Member, error: Exception) -> None:
+        self._shared.fault(member.label, error, (member.handler.kind.name,), member.namespace)
 
     def _failure_of(self, member: Member, error: Exception) -> Failure:
         return failure_of(error, is_first=member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES)

@@ -1,9 +1,10 @@
 """The reconcile of topics when a change, a status or the operator fails: whom it concerns."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
-from kit.entity_group import KAFKA, Bench, ModelHandler, Object
+from kit.entity_group import KAFKA, REACHED, Bench, ModelHandler, Object
 from kit.kafka_model import TopicModel
 from kit.waiting import HANG_S
 from quorate_admin.errors import ErrorCode, ServerError
@@ -118,6 +119,24 @@ async def test_a_fault_of_one_resource_is_reported_there_and_affects_no_other(
     assert bench.condition("two", "Ready") == ("True", "AsDesired")
     bench.group._report_liveness()
     assert bench.shared.liveness.notes() == []
+
+
+@pytest.mark.parametrize("where", ["plan", "apply"])
+async def test_a_fault_is_counted_in_the_namespace_of_its_resource(where: str) -> None:
+    bench = Bench()
+    body = bench.server.create("orders")
+    body["metadata"]["namespace"] = "friends"
+    bench.seen(body)
+    bench.target = replace(REACHED, namespaces=frozenset({"friends"}))
+    fault = ValueError("no such field")
+    if where == "plan":
+        bench.handler.faults_of_plans["orders"] = fault
+    else:
+        bench.handler.topics["orders"] = FaultyModel(fault)
+    await bench.reconcile()
+    metrics = bench.metrics()
+    assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="friends"} 1.0' in metrics
+    assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"}' not in metrics
 
 
 async def test_a_fault_of_one_kind_is_reported_at_each_of_its_resources() -> None:
