@@ -226,6 +226,7 @@ class EntityGroup:
         except AdminError as error:
             return Failure(code=UNREACHABLE, message=str(error), is_retried=True)
         for work in works:
+            work.member.blocked_since_ms = None
             self._claims.put(kafka.cluster_id, work.member.body, work.name)
         for work in works:
             await self._plan(work, kafka, observed)

@@ -24,7 +24,7 @@ class Member:
     due_ms: int = 0
     failures_in_a_row: int = 0
     blocked_since_ms: int | None = None
-    """When it was deleted and its cluster could not be reached, first."""
+    """When it was deleted and its cluster could not be reached, first since its cluster was last observed."""
     is_cleared: bool = False
     fault: str = ""
     """The fault of the operator in its last pass; empty without one."""

@@ -4,6 +4,7 @@ import asyncio
 
 from kit.entity_group import Bench
 from kit.waiting import HANG_S
+from quorate_admin.errors import ErrorCode, ServerError
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target
 
@@ -67,6 +68,21 @@ async def test_a_deletion_that_waits_for_its_cluster_names_the_way_out() -> None
     await bench.reconcile()
     async with asyncio.timeout(HANG_S):
         await bench.group.wait_cleared("orders")
+
+
+async def test_a_deletion_is_stalled_after_a_minute_in_which_its_cluster_never_answers() -> None:
+    bench = Bench()
+    bench.seen(bench.server.create("orders", deletionPolicy="Delete"))
+    await bench.reconcile()
+    await bench.reconcile()
+    bench.seen(bench.server.delete("orders"))
+    bench.handler.errors = [ServerError(ErrorCode.not_controller)]
+    for is_reachable in (False, True, False):
+        bench.is_reachable = is_reachable
+        await bench.reconcile()
+        assert bench.condition("orders", "Stalled")[0] == "False"
+    await bench.reconcile(later_ms=60_000)
+    assert bench.condition("orders", "Stalled") == ("True", "Unreachable")
 
 
 async def test_a_deletion_needs_no_secret_that_went_before_it() -> None:
