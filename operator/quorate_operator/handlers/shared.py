@@ -24,7 +24,7 @@ CONCURRENT_OBSERVATIONS_MAX = 16
 """How many clusters are observed at the same time. Steps don't count: one may take a node's whole grace period."""
 CONCURRENT_ENTITY_PASSES_MAX = 32
 """How many Kafka clusters' topics, users and rebalances are reconciled at the same time. Some of these clusters are
-servers that any user may name and that do not answer: clusters have places of their own."""
+servers outside of Kubernetes, which may not answer: clusters have places of their own."""
 JITTER = 0.25
 CLOSE_TIMEOUT_S = 5.0
 

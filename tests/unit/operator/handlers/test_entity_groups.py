@@ -183,7 +183,7 @@ async def test_a_resource_that_the_policy_refuses_is_neither_connected_nor_kept(
 
 
 async def test_servers_that_do_not_answer_hold_up_no_cluster() -> None:
-    """A KafkaTopic may name any servers: waiting for these takes no place of a cluster."""
+    """A KafkaTopic may name servers outside of Kubernetes: waiting for these takes no place of a cluster."""
     bench = Bench()
     reconciling, ended = asyncio.Event(), asyncio.Event()
 
