@@ -226,7 +226,7 @@ class EntityGroup:
         except AdminError as error:
             return Failure(code=UNREACHABLE, message=str(error), is_retried=True)
         for work in works:
-            work.member.blocked_since_ms = None
+            work.member.reached(kafka)
             self._claims.put(kafka.cluster_id, work.member.body, work.name)
         for work in works:
             await self._plan(work, kafka, observed)
@@ -345,6 +345,7 @@ class EntityGroup:
             if error is None:
                 self._reports.change_done(work.member, change)
                 work.changed.append(change)
+                work.member.pending_status |= work.member.handler.status_after(change)
                 continue
             if isinstance(error, AdminError):
                 await self._reports.change_failed(work.member, change, error)

@@ -37,10 +37,7 @@ class MemberReports:
         status = with_unknown_fields(status, member.unknown)
         written = await self._shared.write_status(member.handler.kind, member.body, status)
         if written is not None and written["metadata"]["uid"] == member.uid:
-            # Only the status is taken over: a spec that has changed meanwhile comes with an event of its own.
-            version = {"resourceVersion": written["metadata"]["resourceVersion"]}
-            metadata = {**member.body["metadata"], **version}
-            member.body = {**member.body, "metadata": metadata, "status": written.get("status")}
+            member.take_status(written)
 
     async def write_failure(self, member: Member, result: EntityResult) -> None:
         """Write a status with a failure. If that fails too, both are logged; the other resources continue."""
