@@ -1,4 +1,4 @@
-"""The reconcile of topics when a change, a status or the operator fails: whom it concerns."""
+"""The reconcile of topics when a change, a status or the operator fails, and which topics that concerns."""
 
 import asyncio
 from dataclasses import replace
