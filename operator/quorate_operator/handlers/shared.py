@@ -39,7 +39,8 @@ class Subject:
     """What a report is about: its label in the log, the cluster of the status page, and the resource of Events."""
 
     label: str
-    cluster: ClusterKey
+    cluster: ClusterKey | None
+    """None: no status page shows it."""
     resource: Object
 
 

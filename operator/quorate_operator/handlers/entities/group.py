@@ -189,7 +189,9 @@ class EntityGroup:
         if not works:
             return None
         target = await self._targets.find(self.key, works[0].resource.spec)
-        refused = [work for work in works if not target.admits(work.member.namespace, self.key)]
+        for work in works:
+            work.member.is_admitted = target.admits(work.member.namespace, self.key)
+        refused = [work for work in works if not work.member.is_admitted]
         for work in refused:
             work.failure = not_admitted(work.member.namespace, self.key)
         works = [work for work in works if work.failure is None]
@@ -407,6 +409,7 @@ class EntityGroup:
 
     async def _loaded(self, member: Member) -> Work | None:
         """Return the resource; None if it is invalid or not allowed, which is reported."""
+        member.is_admitted = False
         reason, message = NOT_ALLOWED, self._targets.refusal_of(member.body)
         try:
             served = read_entity(member.body, f"namespace {member.namespace}")

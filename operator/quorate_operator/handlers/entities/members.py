@@ -25,6 +25,8 @@ class Member:
     failures_in_a_row: int = 0
     blocked_since_ms: int | None = None
     """When it was deleted and its cluster could not be reached, first since its cluster was last observed."""
+    is_admitted: bool = False
+    """Whether its cluster admits its namespace, as far as this pass has found out."""
     is_cleared: bool = False
     fault: str = ""
     """The fault of the operator in its last pass; empty without one."""

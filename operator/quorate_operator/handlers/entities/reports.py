@@ -13,6 +13,7 @@ from quorate_operator.handlers.resources import is_deleted
 from quorate_operator.handlers.shared import Shared, Subject
 from quorate_operator.handlers.statuses import UNKNOWN_FIELDS, unknown_fields_note, with_unknown_fields
 from quorate_operator.runtime.kubernetes.api import ApiError
+from quorate_operator.web.snapshots import ClusterKey
 
 CONCURRENT_EVENTS_MAX = 8
 """How many Events of changes are written for one cluster at the same time."""
@@ -84,8 +85,16 @@ class MemberReports:
 
     async def _record(self, member: Member, reason: str, note: str, *, is_warning: bool = False) -> None:
         await self._shared.events.record(
-            self._key.event_key, member.body, reason, note, is_warning=is_warning
+            self._page_of(member), member.body, reason, note, is_warning=is_warning
         )
 
     def _subject(self, member: Member) -> Subject:
-        return Subject(label=member.label, cluster=self._key.event_key, resource=member.body)
+        return Subject(label=member.label, cluster=self._page_of(member), resource=member.body)
+
+    def _page_of(self, member: Member) -> ClusterKey | None:
+        """Return the cluster whose status page shows Events of a resource, or None.
+
+        Any resource may name a cluster of another namespace: it is shown once the cluster has admitted it.
+        """
+        is_own = member.namespace == self._key.namespace
+        return self._key.event_key if is_own or member.is_admitted else None

@@ -8,6 +8,9 @@ from kit.waiting import HANG_S
 from quorate_admin.errors import ErrorCode, ServerError
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target
+from quorate_operator.web.snapshots import ClusterKey
+
+CLUSTER = ClusterKey("kafka", "quorum")
 
 
 async def test_a_topic_is_made_and_then_left_alone() -> None:
@@ -104,6 +107,34 @@ async def test_topics_of_other_namespaces_need_the_consent_of_the_cluster() -> N
         await bench.group.wait_cleared("listed")
     assert bench.handler.of("listed").topic is not None
     assert "NothingDeleted" in {reason for reason, _ in bench.events.recorded}
+
+
+async def test_a_page_shows_events_of_the_namespaces_that_its_cluster_admits() -> None:
+    """Others could write any text on it, for instance in names of fields."""
+    bench = Bench()
+    bench.target = replace(REACHED, namespaces=frozenset({"friends"}))
+    for name, namespace in (("own", "kafka"), ("listed", "friends"), ("refused", "strangers")):
+        body = bench.server.create(name, deletionPolicy="Delete", anyText=1)
+        body["metadata"]["namespace"] = namespace
+        bench.seen(body)
+    await bench.reconcile()
+    await bench.reconcile()
+    assert {*bench.events.shown} == {
+        (CLUSTER, "own", "UnknownFields"),
+        (CLUSTER, "own", "CreateTopic"),
+        (CLUSTER, "listed", "CreateTopic"),
+    }
+    bench.events.shown.clear()
+    bench.refusal = "spec.config: any text"
+    await bench.reconcile()
+    assert bench.events.shown == [(CLUSTER, "own", "NotAllowed")]
+    # The consent is withdrawn.
+    bench.events.shown.clear()
+    bench.refusal, bench.target = None, REACHED
+    bench.seen(bench.server.delete("listed"))
+    await bench.reconcile()
+    assert "NothingDeleted" in {reason for reason, _ in bench.events.recorded}
+    assert {*bench.events.shown} == {(CLUSTER, "own", "UnknownFields")}
 
 
 async def test_the_oldest_resource_has_the_name() -> None:
