@@ -95,7 +95,7 @@ class ClusterReconciler:
         self._runtime = runtime
         self._infrastructure = infrastructure
         self._loop = ReconcileLoop(self, runtime, jitter=JITTER)
-        self._guard = FaultGuard(shared, key, key.namespace, REQUEUE_POLICY, lambda: (CONTROLLERS.name,))
+        self._guard = FaultGuard(shared, key, REQUEUE_POLICY, lambda: ((CONTROLLERS.name, key.namespace),))
         self._resources = shared.store.of_cluster(key)
         """As the present pass, or the last one, found them."""
         self._validation = ValidationResult(manifests=None, accepted={}, refused={})

@@ -18,7 +18,7 @@ from quorate_admin.errors import AdminError, ServerError
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
+from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen
 from quorate_operator.handlers.entities.members import Member, Work
 from quorate_operator.handlers.entities.reports import MemberReports
 from quorate_operator.handlers.entities.statuses import (
@@ -73,7 +73,7 @@ class EntityGroup:
         self._woken = asyncio.Event()
         self._cleared = asyncio.Event()
         self._failures_in_a_row = 0
-        self._guard = FaultGuard(shared, key, key.namespace, requeue_policy, self._kinds)
+        self._guard = FaultGuard(shared, key, requeue_policy, self._metric_labels)
         self._reports = MemberReports(key, shared)
 
     # Called by the registry
@@ -126,8 +126,8 @@ class EntityGroup:
                 await self.reconcile()
         self._report_liveness()
 
-    def _kinds(self) -> Iterable[str]:
-        return {member.handler.kind.name for member in self._members.values()}
+    def _metric_labels(self) -> Iterable[tuple[str, str]]:
+        return {member.metric_labels for member in self._members.values()}
 
     def _report_liveness(self) -> None:
         """Report to the health endpoint a resource that a fault of the operator keeps from being reconciled."""
@@ -252,24 +252,21 @@ class EntityGroup:
         found: dict[str, object] = {}
         handlers = {work.member.handler.kind.name: work.member.handler for work in works}
         for handler in handlers.values():
-            own = [
-                Seen(work.resource, work.member.status_in(kafka))
-                for work in works
-                if work.member.handler is handler
-            ]
+            own = [work for work in works if work.member.handler is handler]
+            seen = [Seen(work.resource, work.member.status_in(kafka)) for work in own]
             failed: Exception
             try:
-                found |= await handler.observe(client, own, kafka)
+                found |= await handler.observe(client, seen, kafka)
                 continue
             except ServerError as error:  # it may be allowed to see topics, and not users
                 failed = error
             except (AdminError, ApiError):
                 raise
             except Exception as error:
-                kinds = (handler.kind.name,)
-                self._shared.fault(f"{self.key}: {handler.kind.plural}", error, kinds, self.key.namespace)
+                labels = [work.member.metric_labels for work in own]
+                self._shared.fault(f"{self.key}: {handler.kind.plural}", error, labels)
                 failed = error
-            found |= {uid_of(seen.resource): failed for seen in own}
+            found |= {work.member.uid: failed for work in own}
         return found
 
     async def _plan(self, work: Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
@@ -391,7 +388,7 @@ class EntityGroup:
         work.is_finished = True
 
     def _fault(self, member: Member, error: Exception) -> None:
-        self._shared.fault(member.label, error, (member.handler.kind.name,), member.namespace)
+        self._shared.fault(member.label, error, (member.metric_labels,))
 
     def _failure_of(self, member: Member, error: Exception) -> Failure:
         return failure_of(error, is_first=member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES)
@@ -455,7 +452,7 @@ class EntityGroup:
     def _count(self, due: Iterable[Member], duration_s: float) -> None:
         kinds: dict[tuple[str, str], list[Member]] = {}
         for member in due:
-            kinds.setdefault((member.handler.kind.name, member.namespace), []).append(member)
+            kinds.setdefault(member.metric_labels, []).append(member)
         for (kind, namespace), members in kinds.items():
             has_failed = bool(self._failures_in_a_row) or any(member.failures_in_a_row for member in members)
             self._shared.metrics.count_pass(kind, namespace, duration_s, has_failed=has_failed)

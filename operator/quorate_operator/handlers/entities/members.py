@@ -44,6 +44,11 @@ class Member:
         return str(self.body["metadata"]["namespace"])
 
     @property
+    def metric_labels(self) -> tuple[str, str]:
+        """Its kind and namespace, by which passes and faults are counted."""
+        return self.handler.kind.name, self.namespace
+
+    @property
     def label(self) -> str:
         metadata = self.body["metadata"]
         return f"{metadata['namespace']}/{metadata['name']}"

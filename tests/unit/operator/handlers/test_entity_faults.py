@@ -121,7 +121,7 @@ async def test_a_fault_of_one_resource_is_reported_there_and_affects_no_other(
     assert bench.shared.liveness.notes() == []
 
 
-@pytest.mark.parametrize("where", ["plan", "apply"])
+@pytest.mark.parametrize("where", ["observe", "plan", "apply"])
 async def test_a_fault_is_counted_in_the_namespace_of_its_resource(where: str) -> None:
     bench = Bench()
     body = bench.server.create("orders")
@@ -129,13 +129,44 @@ async def test_a_fault_is_counted_in_the_namespace_of_its_resource(where: str) -
     bench.seen(body)
     bench.target = replace(REACHED, namespaces=frozenset({"friends"}))
     fault = ValueError("no such field")
-    if where == "plan":
+    if where == "observe":
+        bench.handler.fault = fault
+    elif where == "plan":
         bench.handler.faults_of_plans["orders"] = fault
     else:
         bench.handler.topics["orders"] = FaultyModel(fault)
     await bench.reconcile()
     metrics = bench.metrics()
     assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="friends"} 1.0' in metrics
+    assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"}' not in metrics
+
+
+@pytest.mark.parametrize("where", ["pass", "observe"])
+async def test_a_fault_of_several_resources_is_counted_once_in_each_of_their_namespaces(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    made = asyncio.Event()
+    bench.server.on_write = lambda _: made.set()
+    for name, namespace in (("one", "friends"), ("two", "friends"), ("three", "others")):
+        body = bench.server.create(name)
+        body["metadata"]["namespace"] = namespace
+        bench.seen(body)
+    bench.target = replace(REACHED, namespaces=frozenset({"friends", "others"}))
+    fault = ValueError("no such field")
+    if where == "pass":
+        bench.faults = [fault]
+    else:
+        bench.handler.fault = fault
+    task = asyncio.create_task(bench.group.run())
+    async with asyncio.timeout(HANG_S):
+        await made.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [fault]
+    metrics = bench.metrics()
+    for namespace in ("friends", "others"):
+        assert f'quorate_reconcile_faults_total{{kind="KafkaTopic",namespace="{namespace}"}} 1.0' in metrics
     assert 'quorate_reconcile_faults_total{kind="KafkaTopic",namespace="kafka"}' not in metrics
 
 
