@@ -10,7 +10,7 @@ from quorate_operator.handlers.resources import ResourceStore
 from quorate_operator.handlers.shared import Shared
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.runtime.kubernetes.api import Kind, Object
-from quorate_operator.web.snapshots import SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
 
 
 def resource(
@@ -31,13 +31,19 @@ def resource(
 
 
 class EventLog:
-    """Stands in for `EventRecorder`: keeps reason and note of each Event."""
+    """Stands in for `EventRecorder`: keeps reason and note of each Event, and which are shown on a page."""
 
     def __init__(self) -> None:
         self.recorded: list[tuple[str, str]] = []
+        self.shown: list[tuple[ClusterKey, str, str]] = []
+        """Cluster of the page, name of the resource, and reason."""
 
-    async def record(self, _cluster: object, _about: object, reason: str, note: str, **_: object) -> None:
+    async def record(
+        self, cluster: ClusterKey | None, about: Object, reason: str, note: str, **_: object
+    ) -> None:
         self.recorded.append((reason, note))
+        if cluster is not None:
+            self.shown.append((cluster, about["metadata"]["name"], reason))
 
     def settle(self, *_: object) -> None:
         pass

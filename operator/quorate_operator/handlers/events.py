@@ -28,9 +28,12 @@ class EventRecorder:
         self._recorded: OrderedDict[tuple[str, ...], float] = OrderedDict()
 
     async def record(
-        self, cluster: ClusterKey, about: Object, reason: str, note: str, *, is_warning: bool = False
+        self, cluster: ClusterKey | None, about: Object, reason: str, note: str, *, is_warning: bool = False
     ) -> None:
-        """Write an Event, unless an equal one was written and not settled since. A failure to write is logged."""
+        """Write an Event, unless an equal one was written and not settled since. A failure to write is logged.
+
+        The status page shows it as one of `cluster`, if that is given.
+        """
         key = (about["metadata"]["uid"], reason, note)
         now = time.monotonic()
         if self._recorded.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
@@ -39,16 +42,17 @@ class EventRecorder:
         self._recorded.move_to_end(key)
         while len(self._recorded) > RECORDED_MAX:
             self._recorded.popitem(last=False)
-        at_ms = time.time_ns() // 1_000_000
-        text = f"{reason}: {note}"
-        self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
-        namespace = about["metadata"]["namespace"]
+        if cluster is not None:
+            at_ms = time.time_ns() // 1_000_000
+            text = f"{reason}: {note}"
+            self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
+        namespace, name = about["metadata"]["namespace"], about["metadata"]["name"]
         if self._api.is_terminating(namespace):
             return
         try:
             await self._api.create(EVENT, namespace, self._event(about, reason, note, is_warning))
         except ApiError as error:  # an Event is for people; nothing depends on it
-            log.warning("%s/%s: the Event %s was not written: %s", *cluster, reason, error)
+            log.warning("%s/%s: the Event %s was not written: %s", namespace, name, reason, error)
 
     def settle(self, about: Object, reason: str, note: str) -> None:
         """Mark a step as done, so that the same step is reported again when it has to be repeated."""

@@ -95,7 +95,7 @@ class ClusterReconciler:
         self._runtime = runtime
         self._infrastructure = infrastructure
         self._loop = ReconcileLoop(self, runtime, jitter=JITTER)
-        self._guard = FaultGuard(shared, key, key.namespace, REQUEUE_POLICY, lambda: (CONTROLLERS.name,))
+        self._guard = FaultGuard(shared, key, REQUEUE_POLICY, lambda: ((CONTROLLERS.name, key.namespace),))
         self._resources = shared.store.of_cluster(key)
         """As the present pass, or the last one, found them."""
         self._validation = ValidationResult(manifests=None, accepted={}, refused={})
@@ -249,6 +249,9 @@ class ClusterReconciler:
         await self._write_status(
             kind, body, refused_status(message, generation, accepted_spec=spec, reason=reason)
         )
+        if self._shared.snapshots.find(self.key) is None:
+            # Before the cluster is observed: the status page keeps Events of clusters with a snapshot alone.
+            self._shared.snapshots.put(ClusterSnapshot(key=self.key, at_ms=clock.now_ms()))
         await self._shared.events.record(self.key, body, reason, message, is_warning=True)
 
     async def complete_plan(self, observation: Observation) -> steps.Plan:

@@ -24,7 +24,7 @@ CONCURRENT_OBSERVATIONS_MAX = 16
 """How many clusters are observed at the same time. Steps don't count: one may take a node's whole grace period."""
 CONCURRENT_ENTITY_PASSES_MAX = 32
 """How many Kafka clusters' topics, users and rebalances are reconciled at the same time. Some of these clusters are
-servers that any user may name and that do not answer: clusters have places of their own."""
+servers outside of Kubernetes, which may not answer: clusters have places of their own."""
 JITTER = 0.25
 CLOSE_TIMEOUT_S = 5.0
 
@@ -39,7 +39,8 @@ class Subject:
     """What a report is about: its label in the log, the cluster of the status page, and the resource of Events."""
 
     label: str
-    cluster: ClusterKey
+    cluster: ClusterKey | None
+    """None: no status page shows it."""
     resource: Object
 
 
@@ -128,13 +129,14 @@ class Shared:
         log.warning("%s: %s: %s", subject.label, reason, note)
         await self.events.record(subject.cluster, subject.resource, reason, note, is_warning=True)
 
-    def fault(self, about: object, error: Exception, kinds: Iterable[str], namespace: str) -> str:
-        """Log and count a fault of the operator; returns the message for conditions and Events.
+    def fault(self, about: object, error: Exception, labels: Iterable[tuple[str, str]]) -> str:
+        """Log a fault of the operator, and count it; returns the message for conditions and Events.
 
+        It counts once for each kind and namespace in `labels`, those of the resources that it affects.
         An unforeseen error may quote a secret, so only the log has its text.
         """
         log.error("%s: a fault of the operator", about, exc_info=error)
-        for kind in kinds:
+        for kind, namespace in {*labels}:
             self.metrics.faults.labels(kind, namespace).inc()
         return fault_message(error)
 
@@ -147,22 +149,20 @@ def fault_message(error: Exception) -> str:
 class FaultGuard:
     """Restarts one reconcile after each fault of the operator, with a growing back-off.
 
-    The faults count for the resources' `kinds`, which may change.
+    The faults count for the resources' kinds and namespaces, `labels`, which may change.
     """
 
     def __init__(
         self,
         shared: Shared,
         key: object,
-        namespace: str,
         requeue_policy: RequeuePolicy,
-        kinds: Callable[[], Iterable[str]],
+        labels: Callable[[], Iterable[tuple[str, str]]],
     ) -> None:
         self._shared = shared
         self._key = key
-        self._namespace = namespace
         self._requeue_policy = requeue_policy
-        self._kinds = kinds
+        self._labels = labels
         self._faults_in_a_row = 0
 
     async def run(self, reconcile: Callable[[], Awaitable[None]]) -> None:
@@ -181,7 +181,7 @@ class FaultGuard:
 
     def report(self, error: Exception) -> str:
         """Log and count a fault, and note it at /healthz; returns the message for conditions."""
-        message = self._shared.fault(self._key, error, self._kinds(), self._namespace)
+        message = self._shared.fault(self._key, error, self._labels())
         self._shared.liveness.faulted(self._key, message)
         return message
 

@@ -160,12 +160,16 @@ def with_unknown_fields(status: Mapping[str, Any], fields: Sequence[str]) -> dic
     return {
         **status,
         "conditions": [
-            {**condition, "message": "; ".join(part for part in (condition["message"], note) if part)}
+            {**condition, "message": _with_note(condition["message"], note)}
             if condition["type"] == "Ready"
             else condition
             for condition in status["conditions"]
         ],
     }
+
+
+def _with_note(message: str, note: str) -> str:
+    return "; ".join(part for part in (message, note) if part)[:MESSAGE_LENGTH_MAX]
 
 
 def unknown_fields_note(fields: Sequence[str]) -> str:

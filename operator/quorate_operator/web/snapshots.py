@@ -1,7 +1,6 @@
 """Snapshots of clusters, which the operator stores and the status page shows. Times are Unix milliseconds."""
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -71,7 +70,6 @@ class SnapshotRegistry:
 
     def __init__(self) -> None:
         self._snapshots: dict[ClusterKey, ClusterSnapshot] = {}
-        self._events: dict[ClusterKey, deque[ClusterEvent]] = {}
         self._version = 0
         self._change = asyncio.Event()
 
@@ -94,21 +92,19 @@ class SnapshotRegistry:
 
     def put(self, snapshot: ClusterSnapshot) -> None:
         """Replace the snapshot of a cluster, with the events added so far. An equal snapshot is no change."""
-        new = replace(snapshot, events=tuple(self._events.get(snapshot.key, ())))
         before = self._snapshots.get(snapshot.key)
+        new = replace(snapshot, events=before.events if before is not None else ())
         self._snapshots[snapshot.key] = new
         if before is None or replace(before, at_ms=new.at_ms) != new:
             self._notify()
 
     def add_event(self, key: ClusterKey, event: ClusterEvent) -> None:
-        events = self._events.setdefault(key, deque(maxlen=EVENTS_MAX))
-        events.append(event)
+        """Add an event to the snapshot of its cluster. Without a snapshot, there may be no such cluster."""
         if snapshot := self._snapshots.get(key):
-            self._snapshots[key] = replace(snapshot, events=tuple(events))
+            self._snapshots[key] = replace(snapshot, events=(*snapshot.events, event)[-EVENTS_MAX:])
             self._notify()
 
     def forget(self, key: ClusterKey) -> None:
-        self._events.pop(key, None)
         if self._snapshots.pop(key, None) is not None:
             self._notify()
 

@@ -5,7 +5,6 @@ changes in Kafka are reverted. Resources that are due together are observed with
 """
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,23 +18,21 @@ from quorate_admin.errors import AdminError, ServerError
 from quorate_operator.entities.plan import ObservedKafka
 from quorate_operator.gateway.topics import observe_kafka
 from quorate_operator.handlers.entities.claims import Claims
-from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen, uid_of
+from quorate_operator.handlers.entities.kind_handlers import KindHandler, ResourceChange, Seen
 from quorate_operator.handlers.entities.members import Member, Work
+from quorate_operator.handlers.entities.reports import MemberReports
 from quorate_operator.handlers.entities.statuses import (
     API_SERVER,
     OPERATOR_FAULT,
     UNREACHABLE,
     EntityResult,
     Failure,
-    entity_status,
     failure_of,
-    is_ready,
     ready_reason,
 )
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets, not_admitted
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
-from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared, Subject
-from quorate_operator.handlers.statuses import UNKNOWN_FIELDS, unknown_fields_note, with_unknown_fields
+from quorate_operator.handlers.shared import JITTER, FaultGuard, Shared
 from quorate_operator.models.manifests import ManifestError, read_entity
 from quorate_operator.models.status import INVALID_MANIFEST
 from quorate_operator.models.tenant_policy import NOT_ALLOWED
@@ -44,14 +41,10 @@ from quorate_operator.runtime.loop import RequeuePolicy
 
 WAITING_MS = 5_000
 """The time between two observations of a topic whose replicas are being moved."""
-CONCURRENT_EVENTS_MAX = 8
-"""How many Events of changes are written for one cluster at the same time."""
 STALLED_AFTER_FAILURES = 2
 """How many failures in a row make a resource Stalled. A single failure may come from a broker with older metadata."""
-DRIFTED, FOUND, NAME_TAKEN, NOTHING_DELETED = "Drifted", "Found", "NameTaken", "NothingDeleted"
+NAME_TAKEN, NOTHING_DELETED = "NameTaken", "NothingDeleted"
 NAMESPACE_TERMINATING = "NamespaceTerminating"
-
-log = logging.getLogger(__name__)
 
 
 class EntityGroup:
@@ -80,8 +73,8 @@ class EntityGroup:
         self._woken = asyncio.Event()
         self._cleared = asyncio.Event()
         self._failures_in_a_row = 0
-        self._guard = FaultGuard(shared, key, key.namespace, requeue_policy, self._kinds)
-        self._writing = asyncio.Semaphore(CONCURRENT_EVENTS_MAX)
+        self._guard = FaultGuard(shared, key, requeue_policy, self._metric_labels)
+        self._reports = MemberReports(key, shared)
 
     # Called by the registry
 
@@ -133,8 +126,8 @@ class EntityGroup:
                 await self.reconcile()
         self._report_liveness()
 
-    def _kinds(self) -> Iterable[str]:
-        return {member.handler.kind.name for member in self._members.values()}
+    def _metric_labels(self) -> Iterable[tuple[str, str]]:
+        return {member.metric_labels for member in self._members.values()}
 
     def _report_liveness(self) -> None:
         """Report to the health endpoint a resource that a fault of the operator keeps from being reconciled."""
@@ -171,15 +164,15 @@ class EntityGroup:
             failure = await self._reconcile(works)
         except ApiError as error:
             failure = Failure(code=API_SERVER, message=str(error), is_retried=True)
-        if failure is None:
+        left = [work.member for work in works if not (work.member.is_cleared or work.is_finished)]
+        if failure is None or not left:
             self._failures_in_a_row = 0
         else:
             self._failures_in_a_row += 1
-            left = [work.member for work in works if not work.member.is_cleared and work.failure is None]
             for member in left:
                 member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
             results = [EntityResult(failure=member.blocked(failure, now_ms)) for member in left]
-            await asyncio.gather(*map(self._report_failure, left, results))
+            await asyncio.gather(*map(self._reports.write_failure, left, results))
         self._count(due, time.monotonic() - started)
 
     async def _is_done(self, work: Work) -> bool:
@@ -192,11 +185,13 @@ class EntityGroup:
         return True
 
     async def _reconcile(self, works: Sequence[Work]) -> Failure | None:
-        """Return why nothing could be observed, or None."""
+        """Return why nothing could be observed for the works that are not finished, or None."""
         if not works:
             return None
         target = await self._targets.find(self.key, works[0].resource.spec)
-        refused = [work for work in works if not target.admits(work.member.namespace, self.key)]
+        for work in works:
+            work.member.is_admitted = target.admits(work.member.namespace, self.key)
+        refused = [work for work in works if not work.member.is_admitted]
         for work in refused:
             work.failure = not_admitted(work.member.namespace, self.key)
         works = [work for work in works if work.failure is None]
@@ -212,7 +207,8 @@ class EntityGroup:
         if self._client is not None and target.is_secret_gone:
             # A namespace that is deleted loses its Secrets first. What is deleted with it needs the former login.
             leaving = [work for work in works if is_deleted(work.member.body)]
-            await self._reconcile_in(self._client[0], leaving, target)
+            if leaving:
+                await self._reconcile_in(self._client[0], leaving, target)
         return target.failure
 
     async def _reconcile_in(
@@ -232,6 +228,7 @@ class EntityGroup:
         except AdminError as error:
             return Failure(code=UNREACHABLE, message=str(error), is_retried=True)
         for work in works:
+            work.member.reached(kafka)
             self._claims.put(kafka.cluster_id, work.member.body, work.name)
         for work in works:
             await self._plan(work, kafka, observed)
@@ -255,23 +252,21 @@ class EntityGroup:
         found: dict[str, object] = {}
         handlers = {work.member.handler.kind.name: work.member.handler for work in works}
         for handler in handlers.values():
-            own = [
-                Seen(work.resource, work.member.status_in(kafka))
-                for work in works
-                if work.member.handler is handler
-            ]
+            own = [work for work in works if work.member.handler is handler]
+            seen = [Seen(work.resource, work.member.status_in(kafka)) for work in own]
             failed: Exception
             try:
-                found |= await handler.observe(client, own, kafka)
+                found |= await handler.observe(client, seen, kafka)
                 continue
             except ServerError as error:  # it may be allowed to see topics, and not users
                 failed = error
             except (AdminError, ApiError):
                 raise
             except Exception as error:
-                self._fault(f"{self.key}: {handler.kind.plural}", handler, error)
+                labels = [work.member.metric_labels for work in own]
+                self._shared.fault(f"{self.key}: {handler.kind.plural}", error, labels)
                 failed = error
-            found |= {uid_of(seen.resource): failed for seen in own}
+            found |= {work.member.uid: failed for work in own}
         return found
 
     async def _plan(self, work: Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
@@ -297,7 +292,7 @@ class EntityGroup:
         try:
             work.plan = await asyncio.to_thread(plan) if member.handler.plans_long else plan()
         except Exception as error:
-            self._fault(member.label, member.handler, error)
+            self._fault(member, error)
             work.failure = self._failure_of(member, error)
 
     async def _begin(self, work: Work, cluster_id: str | None, target: Target) -> bool:
@@ -316,10 +311,10 @@ class EntityGroup:
             return False
         work.result = result
         try:
-            await self._record_events(member, result)
+            await self._reports.record_observed(member, result)
             if not is_leaving:
                 # The next pass needs this status, so it is stored before anything is changed.
-                await self._report(member, result)
+                await self._reports.write_status(member, result)
         except Exception as error:
             self._fail(work, error)
         return True
@@ -340,23 +335,20 @@ class EntityGroup:
 
     async def _change_together(self, works: Sequence[Work], number: int, client: AdminClient) -> None:
         """Make one change of each resource. All of them are of one kind."""
-        await asyncio.gather(*(self._announce(work, number) for work in works))
+        await asyncio.gather(
+            *(self._reports.change_started(work.member, work.changes[number]) for work in works)
+        )
         items = [ResourceChange(work.resource, work.changes[number]) for work in works]
         errors = await self._apply(works[0].member.handler, client, items)
         for work, (_, change), error in zip(works, items, errors, strict=True):
-            subject = self._subject(work.member)
             if error is None:
-                self._shared.step_done(subject, change, change.text)
+                self._reports.change_done(work.member, change)
                 work.changed.append(change)
+                work.member.pending_status |= work.member.handler.status_after(change)
                 continue
             if isinstance(error, AdminError):
-                await self._shared.step_failed(subject, change, f"{change.text}: {error}")
+                await self._reports.change_failed(work.member, change, error)
             self._fail(work, error)
-
-    async def _announce(self, work: Work, number: int) -> None:
-        change = work.changes[number]
-        async with self._writing:
-            await self._shared.step_started(self._subject(work.member), change, change.text)
 
     async def _apply(
         self, handler: KindHandler, client: AdminClient, items: Sequence[ResourceChange]
@@ -377,7 +369,7 @@ class EntityGroup:
             work.failure = Failure(code=code, message=str(error), is_retried=not is_closing)
             return
         if not isinstance(error, AdminError):
-            self._fault(work.member.label, work.member.handler, error)
+            self._fault(work.member, error)
         work.failure = self._failure_of(work.member, error)
 
     async def _finish(self, work: Work) -> None:
@@ -386,16 +378,17 @@ class EntityGroup:
         result = replace(work.result, failure=failure)
         if failure is not None:
             member.failures_in_a_row += 1
-            await self._report_failure(member, result)
+            await self._reports.write_failure(member, result)
             if failure.is_fault:
                 member.fault = failure.message
-                await self._warn(member, OPERATOR_FAULT, failure.message)
+                await self._reports.warn(member, OPERATOR_FAULT, failure.message)
         else:
             member.failures_in_a_row = 0
         member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
+        work.is_finished = True
 
-    def _fault(self, about: str, handler: KindHandler, error: Exception) -> None:
-        self._shared.fault(about, error, (handler.kind.name,), self.key.namespace)
+    def _fault(self, member: Member, error: Exception) -> None:
+        self._shared.fault(member.label, error, (member.metric_labels,))
 
     def _failure_of(self, member: Member, error: Exception) -> Failure:
         return failure_of(error, is_first=member.failures_in_a_row + 1 < STALLED_AFTER_FAILURES)
@@ -413,6 +406,7 @@ class EntityGroup:
 
     async def _loaded(self, member: Member) -> Work | None:
         """Return the resource; None if it is invalid or not allowed, which is reported."""
+        member.is_admitted = False
         reason, message = NOT_ALLOWED, self._targets.refusal_of(member.body)
         try:
             served = read_entity(member.body, f"namespace {member.namespace}")
@@ -423,17 +417,13 @@ class EntityGroup:
                 await self._let_go(member, f"nothing was deleted: {message}")
                 return None
             failure = Failure(code=reason, message=message, is_retried=False)
-            await self._report_failure(member, EntityResult(failure=failure))
+            await self._reports.write_failure(member, EntityResult(failure=failure))
             if reason == NOT_ALLOWED:
-                await self._warn(member, reason, message)
+                await self._reports.warn(member, reason, message)
             member.due_ms = self._after(self._requeue_policy.asleep_ms)
             return None
         member.unknown = served.unknown
-        if served.unknown:
-            note = unknown_fields_note(served.unknown)
-            await self._shared.events.record(
-                self.key.event_key, member.body, UNKNOWN_FIELDS, note, is_warning=True
-            )
+        await self._reports.record_unknown_fields(member)
         return Work(member=member, resource=served.resource, name=member.handler.name_of(served.resource))
 
     def _after(self, rest_ms: int) -> int:
@@ -451,60 +441,18 @@ class EntityGroup:
         if client is not None:
             await client[1].close()
 
-    # Reports
-
     async def _let_go(self, member: Member, note: str | None) -> None:
         """Allow a deleted resource to be removed; `note` says that nothing was deleted in Kafka."""
         if note is not None:
-            await self._warn(member, NOTHING_DELETED, note)
+            await self._reports.warn(member, NOTHING_DELETED, note)
         member.is_cleared = True
         self._claims.release(member.uid)
         self._cleared.set()
 
-    async def _record_events(self, member: Member, result: EntityResult) -> None:
-        """Write Events of what was observed."""
-        plan, metadata = result.plan, member.body["metadata"]
-        if plan is None or is_deleted(member.body):
-            return
-        if plan.note is not None:
-            await self._shared.events.record(self.key.event_key, member.body, FOUND, plan.note)
-        was_ready = is_ready(member.body.get("status") or {}, metadata["generation"])
-        if plan.changes and plan.state is None and was_ready:
-            text = "; ".join(change.text for change in plan.changes)
-            note = f"changed outside the operator: {text}"
-            await self._shared.events.record(self.key.event_key, member.body, DRIFTED, note)
-        for refusal in plan.refusals:
-            await self._warn(member, refusal.code, refusal.message)
-
-    def _subject(self, member: Member) -> Subject:
-        return Subject(label=member.label, cluster=self.key.event_key, resource=member.body)
-
-    async def _warn(self, member: Member, reason: str, note: str) -> None:
-        await self._shared.warn(self._subject(member), reason, note)
-
-    async def _report_failure(self, member: Member, result: EntityResult) -> None:
-        """Report a result with a failure. If that fails too, both are logged; the other resources continue."""
-        assert result.failure is not None
-        try:
-            await self._report(member, result)
-        except ApiError as error:
-            log.warning("%s: %s; its status was not written: %s", member.label, result.failure.message, error)
-
-    async def _report(self, member: Member, result: EntityResult) -> None:
-        """Write the status, if it changes, and set the metric. Raises ApiError."""
-        status = entity_status(result, member.body["metadata"]["generation"])
-        status = with_unknown_fields(status, member.unknown)
-        written = await self._shared.write_status(member.handler.kind, member.body, status)
-        if written is not None and written["metadata"]["uid"] == member.uid:
-            # Only the status is taken over: a spec that has changed meanwhile comes with an event of its own.
-            version = {"resourceVersion": written["metadata"]["resourceVersion"]}
-            metadata = {**member.body["metadata"], **version}
-            member.body = {**member.body, "metadata": metadata, "status": written.get("status")}
-
     def _count(self, due: Iterable[Member], duration_s: float) -> None:
         kinds: dict[tuple[str, str], list[Member]] = {}
         for member in due:
-            kinds.setdefault((member.handler.kind.name, member.namespace), []).append(member)
+            kinds.setdefault(member.metric_labels, []).append(member)
         for (kind, namespace), members in kinds.items():
             has_failed = bool(self._failures_in_a_row) or any(member.failures_in_a_row for member in members)
             self._shared.metrics.count_pass(kind, namespace, duration_s, has_failed=has_failed)

@@ -117,6 +117,9 @@ class KindHandler(Protocol):
     ) -> Sequence[Exception | None]:
         """Make a change of each of several resources; return the AdminError or ApiError of each, in their order."""
 
+    def status_after(self, change: Change) -> Mapping[str, Any]:
+        """Return the fields of the status that hold once a change is made; the next plan depends on them."""
+
 
 class TopicHandler:
     """Implements `KindHandler` for KafkaTopics."""
@@ -169,6 +172,9 @@ class TopicHandler:
     ) -> Sequence[Exception | None]:
         return await change_topics(client, [cast("TopicChange", item.change) for item in changes])
 
+    def status_after(self, change: Change) -> Mapping[str, Any]:  # noqa: ARG002
+        return {}
+
 
 class UserHandler:
     """Implements `KindHandler` for KafkaUsers. Their Secrets are read in each pass; passwords are created once."""
@@ -180,8 +186,6 @@ class UserHandler:
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
         self._requests = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
-        self._set: dict[str, str] = {}
-        """By uid, the version of the Secret whose password was set, before the status has it."""
 
     def name_of(self, resource: Entity) -> str:
         return _user(resource).principal
@@ -265,11 +269,7 @@ class UserHandler:
         is_deleted: bool,
     ) -> EntityPlan:
         assert isinstance(observed, ObservedUser)
-        user, uid, stored = _user(resource), uid_of(resource), StoredUser.of_status(status)
-        if not stored.is_managed or is_deleted:
-            self._set.pop(uid, None)
-        elif uid in self._set:
-            stored = replace(stored, secret_version=self._set[uid])
+        user, stored = _user(resource), StoredUser.of_status(status)
         if is_deleted:
             return plan_user_deletion(user, observed, stored)
         return plan_user(user, observed, kafka, stored=stored)
@@ -284,12 +284,11 @@ class UserHandler:
             uid_of(item.resource): error for item, error in zip(objects, made, strict=True)
         }
         changed = await change_users(client, [cast("UserChange", item.change) for item in in_kafka])
-        for item, error in zip(in_kafka, changed, strict=True):
-            uid = uid_of(item.resource)
-            errors[uid] = error
-            if error is None and isinstance(item.change, SetCredentials):
-                self._set[uid] = item.change.secret_version
+        errors |= {uid_of(item.resource): error for item, error in zip(in_kafka, changed, strict=True)}
         return [errors[uid_of(item.resource)] for item in changes]
+
+    def status_after(self, change: Change) -> Mapping[str, Any]:
+        return {"secretVersion": change.secret_version} if isinstance(change, SetCredentials) else {}
 
     async def _create_object(self, item: ResourceChange) -> ApiError | None:
         """Create the Secret or the Certificate of a user."""
@@ -357,6 +356,9 @@ class RebalanceHandler:
             else:
                 errors.append(None)
         return errors
+
+    def status_after(self, change: Change) -> Mapping[str, Any]:  # noqa: ARG002
+        return {}
 
 
 def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Object:

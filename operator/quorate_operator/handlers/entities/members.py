@@ -24,10 +24,14 @@ class Member:
     due_ms: int = 0
     failures_in_a_row: int = 0
     blocked_since_ms: int | None = None
-    """When it was deleted and its cluster could not be reached, first."""
+    """When it was deleted and its cluster could not be reached, first since its cluster was last observed."""
+    is_admitted: bool = False
+    """Whether its cluster admits its namespace, as far as this pass has found out."""
     is_cleared: bool = False
     fault: str = ""
     """The fault of the operator in its last pass; empty without one."""
+    pending_status: dict[str, Any] = field(default_factory=dict)
+    """Fields of the status that changes have brought about, until the status has them."""
     unknown: tuple[str, ...] = ()
     """The paths of fields that this release does not know."""
 
@@ -38,6 +42,11 @@ class Member:
     @property
     def namespace(self) -> str:
         return str(self.body["metadata"]["namespace"])
+
+    @property
+    def metric_labels(self) -> tuple[str, str]:
+        """Its kind and namespace, by which passes and faults are counted."""
+        return self.handler.kind.name, self.namespace
 
     @property
     def label(self) -> str:
@@ -56,10 +65,30 @@ class Member:
         message = f"{failure.message}; it is deleted, and waits for the cluster: {self.handler.way_out}"
         return replace(failure, message=message, is_retried=failure.is_retried and not is_stalled)
 
+    def reached(self, kafka: ObservedKafka) -> None:
+        """Note that its cluster was observed."""
+        self.blocked_since_ms = None
+        if not self._is_about(kafka):
+            self.pending_status = {}
+
     def status_in(self, kafka: ObservedKafka) -> Mapping[str, Any]:
-        """The status; an empty one if it is about another cluster."""
-        status = self.body.get("status") or {}
-        return status if status.get("clusterId") in (None, kafka.cluster_id) else {}
+        """Return the status with what the last changes have brought about; an empty one if about another cluster."""
+        return {**(self.body.get("status") or {}), **self.pending_status} if self._is_about(kafka) else {}
+
+    def _is_about(self, kafka: ObservedKafka) -> bool:
+        return (self.body.get("status") or {}).get("clusterId") in (None, kafka.cluster_id)
+
+    def take_status(self, written: Object) -> None:
+        """Take over the status of the resource as it was written.
+
+        A spec that has changed meanwhile comes with an event of its own.
+        """
+        version = {"resourceVersion": written["metadata"]["resourceVersion"]}
+        status = written.get("status") or {}
+        self.body = {**self.body, "metadata": {**self.body["metadata"], **version}, "status": status}
+        self.pending_status = {
+            key: value for key, value in self.pending_status.items() if status.get(key) != value
+        }
 
 
 @dataclass(slots=True)
@@ -74,6 +103,8 @@ class Work:
     failure: Failure | None = None
     result: EntityResult = field(default_factory=EntityResult)
     changed: list[Change] = field(default_factory=list)
+    is_finished: bool = False
+    """Whether its result is reported, and the time of the next pass is set."""
 
     @property
     def changes(self) -> Sequence[Change]:

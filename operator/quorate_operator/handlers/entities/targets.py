@@ -55,7 +55,7 @@ class TargetKey(NamedTuple):
 
     @property
     def event_key(self) -> ClusterKey:
-        """The cluster on whose status page Events are shown, in addition to Kubernetes."""
+        """The cluster on whose status page Events of admitted resources are shown, in addition to Kubernetes."""
         return ClusterKey(self.namespace, self.cluster)
 
 

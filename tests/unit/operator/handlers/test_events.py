@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from quorate_operator.handlers.events import EventRecorder
 from quorate_operator.runtime.kubernetes.api import ApiError
-from quorate_operator.web.snapshots import ClusterKey, SnapshotRegistry
+from quorate_operator.web.snapshots import ClusterKey, ClusterSnapshot, SnapshotRegistry
 
 KEY = ClusterKey("kafka", "quorum")
 ABOUT = {
@@ -68,6 +68,17 @@ async def test_an_event_is_in_the_namespace_of_its_object() -> None:
     await recorder.record(KEY, elsewhere, "CreateTopic", "create it")
     assert api.namespaces == ["other"]
     assert api.written[0]["metadata"]["namespace"] == "other"
+
+
+async def test_an_event_is_shown_on_the_page_of_its_cluster_if_it_has_one() -> None:
+    api, snapshots = _Api(), SnapshotRegistry()
+    snapshots.put(ClusterSnapshot(key=KEY, at_ms=1))
+    recorder = EventRecorder(cast("Any", api), snapshots, "operator-1")
+    await recorder.record(KEY, ABOUT, "StartNode", "node 1")
+    await recorder.record(None, ABOUT, "StartNode", "node 2")
+    assert [event["note"] for event in api.written] == ["node 1", "node 2"]
+    (snapshot,) = snapshots.clusters()
+    assert [event.text for event in snapshot.events] == ["StartNode: node 1"]
 
 
 async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:

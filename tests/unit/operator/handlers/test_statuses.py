@@ -13,8 +13,10 @@ from quorate_operator.handlers.statuses import (
     failed_status,
     has_leader,
     refused_status,
+    with_unknown_fields,
 )
 from quorate_operator.models.manifests import load_manifests
+from quorate_operator.models.status import MESSAGE_LENGTH_MAX
 from quorate_operator.planning.cluster import (
     Address,
     BrokerLoad,
@@ -111,6 +113,17 @@ def test_a_refused_manifest_leaves_what_is_known() -> None:
     assert patch is not None
     assert patch.keys() == {"observedGeneration", "conditions"}
     assert {condition["reason"] for condition in patch["conditions"]} == {"InvalidManifest"}
+
+
+def test_a_message_that_also_names_unknown_fields_is_not_too_long() -> None:
+    status = refused_status("x" * (MESSAGE_LENGTH_MAX + 1), 1)
+    ready, *others = with_unknown_fields(status, ["spec.new"])["conditions"]
+    assert (ready["type"], len(ready["message"])) == ("Ready", MESSAGE_LENGTH_MAX)
+    assert others == status["conditions"][1:]
+    ready, *_ = with_unknown_fields(refused_status("x", 1), ["spec.new"])["conditions"]
+    assert ready["message"] == (
+        "x; not used, because this release of the operator does not know them: spec.new"
+    )
 
 
 def test_clients_are_told_what_is_registered() -> None:
