@@ -1,9 +1,9 @@
 """Statuses of clusters and pools: their conditions, and what they report."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from kit.conditions import conditions_of
 from prometheus_client import generate_latest
 from quorate_operator.handlers.metrics import OperatorMetrics
 from quorate_operator.handlers.statuses import (
@@ -217,7 +217,7 @@ def test_a_change_under_way_differs_from_a_stalled_one(
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=lifecycle)
     observed = ObservedCluster(nodes={}, quorum=None)
     status = controller_status(view_of("quorum", desired, observed, given), generation=1, history=None)
-    assert _conditions(status, "Reconciling", "Stalled") == [reconciling, stalled]
+    assert conditions_of(status, "Reconciling", "Stalled") == [reconciling, stalled]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_wait_that_is_not_usual_is_in_a_condition(
     wait = WaitFor(reason="broker-0 to be in service", code=code, is_stalled=code == ROLLOUT_BLOCKED)
     given = Plan(steps=(WaitFor(reason="a leader"), wait))
     view = view_of("quorum", desired, ObservedCluster(nodes={}, quorum=None), given)
-    assert _conditions(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
+    assert conditions_of(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
 
 
 def test_why_a_node_crashed_is_in_a_condition() -> None:
@@ -269,7 +269,7 @@ def test_a_pause_is_no_fault() -> None:
     paused = plan(desired, observed, now_ms=0)
     assert [refusal.code for refusal in paused.refusals] == ["Paused"]
     status = controller_status(view_of("quorum", desired, observed, paused), generation=1)
-    assert _conditions(status, "Progressing", "Stalled", "Degraded") == [
+    assert conditions_of(status, "Progressing", "Stalled", "Degraded") == [
         ("False", "Paused"),
         ("False", "NothingRefused"),
         ("False", "Healthy"),
@@ -304,7 +304,7 @@ def test_ready_means_that_nodes_run_with_what_is_desired(
         Plan(steps=()),
     )
     status = controller_status(view, generation=1)
-    assert _conditions(status, "Ready") == [ready]
+    assert conditions_of(status, "Ready") == [ready]
     assert status["replicas"] == replicas
 
 
@@ -325,7 +325,7 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
     ):
         view = view_of("quorum", replace(desired, nodes=nodes), observed, Plan(steps=(), postponed=postponed))
         status = controller_status(view, generation=1)
-        assert _conditions(status, "Ready", "Reconciling") == [ready, ("False", reason)]
+        assert conditions_of(status, "Ready", "Reconciling") == [ready, ("False", reason)]
         reported = "to be restarted from 2026-11-28 22:00 UTC on: 3000 (image: a -> b)"
         telling = [
             condition["type"] for condition in status["conditions"] if reported in condition["message"]
@@ -337,11 +337,11 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
 def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
     """An invalid manifest is stalled, a failed step is tried again."""
     refused, failed = refused_status("spec.x: wrong", 2), failed_status("no answer", 2)
-    assert _conditions(refused, "Reconciling", "Stalled") == [
+    assert conditions_of(refused, "Reconciling", "Stalled") == [
         ("False", "InvalidManifest"),
         ("True", "InvalidManifest"),
     ]
-    assert _conditions(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
+    assert conditions_of(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
 
 
 def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
@@ -361,8 +361,8 @@ def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
             ObservedCluster(nodes={}, quorum=None),
             Plan(steps=(), refusals=refusals),
         )
-        assert _conditions(controller_status(view, generation=1), "Stalled") == [of_quorum]
-        assert _conditions(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
+        assert conditions_of(controller_status(view, generation=1), "Stalled") == [of_quorum]
+        assert conditions_of(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
 
 
 def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
@@ -388,7 +388,7 @@ def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
         view = view_of("quorum", desired, observed, Plan(steps=(), refusals=refusals))
         status = broker_status(view, pool="pool", generation=1)
         assert [(broker["nodeId"], broker["replicas"]) for broker in status["brokers"]] == [(1, 12)]
-        assert _conditions(status, "Ready", "Stalled") == [ready, stalled]
+        assert conditions_of(status, "Ready", "Stalled") == [ready, stalled]
 
 
 @pytest.mark.parametrize("is_stalled", [False, True])
@@ -413,16 +413,9 @@ def test_a_pool_whose_addresses_are_waited_for_is_not_ready(*, is_stalled: bool)
     view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=(wait,)))
     status = broker_status(view, pool="pool", generation=1)
     stalled = ("True", "AddressNotVerified") if is_stalled else ("False", "NothingRefused")
-    assert _conditions(status, "Ready", "Stalled") == [("False", "AddressNotVerified"), stalled]
+    assert conditions_of(status, "Ready", "Stalled") == [("False", "AddressNotVerified"), stalled]
     assert view.health is (Health.ATTENTION if is_stalled else Health.WORKING)
-    assert _conditions(controller_status(view, generation=1), "Ready", "Stalled") == [
+    assert conditions_of(controller_status(view, generation=1), "Ready", "Stalled") == [
         ("True", "AllReady"),
         ("False", "NothingRefused"),
     ]
-
-
-def _conditions(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
-    known = {
-        condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
-    }
-    return [known[kind] for kind in kinds]

@@ -1,8 +1,7 @@
 """The conditions of volumes that grow, and of volumes that are to be removed."""
 
-from typing import Any
-
 import pytest
+from kit.conditions import conditions_of
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
@@ -44,7 +43,7 @@ def test_a_resize_has_a_condition(volume: ObservedVolume, condition: tuple[str, 
     )
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), Plan(steps=()))
-    assert _conditions(controller_status(view, generation=1), "VolumesResizing") == [condition]
+    assert conditions_of(controller_status(view, generation=1), "VolumesResizing") == [condition]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_a_volume_that_is_to_be_removed_has_a_condition(
     observed = ObservedCluster(nodes={0: node}, quorum=None)
     view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=()))
     status = broker_status(view, pool="pool", generation=1)
-    assert _conditions(status, "VolumesEmptying") == [condition]
+    assert conditions_of(status, "VolumesEmptying") == [condition]
     (message,) = [
         condition["message"] for condition in status["conditions"] if condition["type"] == "VolumesEmptying"
     ]
@@ -95,11 +94,4 @@ def test_a_resize_is_told_before_it_is_requested(plan: Plan, condition: tuple[st
     )
     desired = desired_cluster(load_manifests(QUORUM, "test"))
     view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), plan)
-    assert _conditions(controller_status(view, generation=1), "VolumesResizing") == [condition]
-
-
-def _conditions(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
-    known = {
-        condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
-    }
-    return [known[kind] for kind in kinds]
+    assert conditions_of(controller_status(view, generation=1), "VolumesResizing") == [condition]
