@@ -34,6 +34,7 @@ class EventRecorder:
 
         The status page shows it as one of `cluster`, if that is given.
         """
+        note = note[:NOTE_LENGTH_MAX]  # the page and the record of what was written are bounded as well
         key = (about["metadata"]["uid"], reason, note)
         now = time.monotonic()
         if self._recorded.get(key, -REPEAT_AFTER_S) > now - REPEAT_AFTER_S:
@@ -56,7 +57,7 @@ class EventRecorder:
 
     def settle(self, about: Object, reason: str, note: str) -> None:
         """Mark a step as done, so that the same step is reported again when it has to be repeated."""
-        self._recorded.pop((about["metadata"]["uid"], reason, note), None)
+        self._recorded.pop((about["metadata"]["uid"], reason, note[:NOTE_LENGTH_MAX]), None)
 
     def _event(self, about: Object, reason: str, note: str, is_warning: bool) -> Object:
         metadata = about["metadata"]
@@ -73,7 +74,7 @@ class EventRecorder:
             "action": reason[:REASON_LENGTH_MAX],
             "reason": reason[:REASON_LENGTH_MAX],
             "type": "Warning" if is_warning else "Normal",
-            "note": note[:NOTE_LENGTH_MAX],
+            "note": note,
             "regarding": {
                 "apiVersion": about["apiVersion"],
                 "kind": about["kind"],

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.balance_model import BalanceModel, rebalance, scaled_up, spread_of
+from kit.conditions import conditions_by_type
 from quorate_operator.entities.balance import BALANCED, READY, STOPPED, needs_all, plan_rebalancing
 from quorate_operator.entities.balance_facts import (
     FOLLOWER_REPLICAS,
@@ -73,10 +74,7 @@ class Bench:
 
 def conditions(plan: EntityPlan) -> dict[str, tuple[str, str]]:
     """Status and reason of each condition."""
-    status = entity_status(EntityResult(plan=plan, cluster_id="c"), 1)
-    return {
-        condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
-    }
+    return conditions_by_type(entity_status(EntityResult(plan=plan, cluster_id="c"), 1))
 
 
 @given(

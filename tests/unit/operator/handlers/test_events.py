@@ -4,7 +4,7 @@ import json
 from typing import Any, cast
 
 import pytest
-from quorate_operator.handlers.events import EventRecorder
+from quorate_operator.handlers.events import NOTE_LENGTH_MAX, EventRecorder
 from quorate_operator.runtime.kubernetes.api import ApiError
 from quorate_operator.web.snapshots import ClusterKey, ClusterSnapshot, SnapshotRegistry
 
@@ -79,6 +79,20 @@ async def test_an_event_is_shown_on_the_page_of_its_cluster_if_it_has_one() -> N
     assert [event["note"] for event in api.written] == ["node 1", "node 2"]
     (snapshot,) = snapshots.clusters()
     assert [event.text for event in snapshot.events] == ["StartNode: node 1"]
+
+
+async def test_a_long_note_is_cut_wherever_it_is_kept() -> None:
+    api, snapshots = _Api(), SnapshotRegistry()
+    snapshots.put(ClusterSnapshot(key=KEY, at_ms=1))
+    recorder = EventRecorder(cast("Any", api), snapshots, "operator-1")
+    for end in "ab":
+        await recorder.record(KEY, ABOUT, "StartNode", "x" * NOTE_LENGTH_MAX + end)
+    assert [event["note"] for event in api.written] == ["x" * NOTE_LENGTH_MAX]
+    (snapshot,) = snapshots.clusters()
+    assert [event.text for event in snapshot.events] == [f"StartNode: {'x' * NOTE_LENGTH_MAX}"]
+    recorder.settle(ABOUT, "StartNode", "x" * NOTE_LENGTH_MAX + "c")
+    await recorder.record(KEY, ABOUT, "StartNode", "x" * NOTE_LENGTH_MAX + "c")
+    assert len(api.written) == 2
 
 
 async def test_an_event_that_is_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,12 +1,11 @@
-"""What is worth a write of a status."""
+"""Statuses of clusters and pools: their conditions, and what they report."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from kit.conditions import conditions_of
 from prometheus_client import generate_latest
 from quorate_operator.handlers.metrics import OperatorMetrics
-from quorate_operator.handlers.status_patches import is_mere_progress, merged_status
 from quorate_operator.handlers.statuses import (
     broker_status,
     controller_status,
@@ -28,7 +27,6 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     ObservedQuorum,
     ObservedRegistration,
-    ObservedVolume,
     ObservedVoter,
     Role,
 )
@@ -37,7 +35,6 @@ from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import (
     ROLLOUT_BLOCKED,
     STARTS_LONG,
-    GrowVolume,
     Plan,
     Postponed,
     Refusal,
@@ -48,71 +45,6 @@ from quorate_operator.view.cluster import Health, view_of
 
 QUORUM = "{apiVersion: quorate.dev/v1alpha1, kind: KafkaController, metadata: {name: quorum}}"
 WORK = wait_for("controllers to catch up", 3000)
-NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-
-
-def _status(reason: str = "AllReady", *, holds: str = "True", watermark: int = 10) -> dict[str, Any]:
-    condition = {
-        "type": "Ready",
-        "status": holds,
-        "reason": reason,
-        "message": "",
-        "observedGeneration": 1,
-        "lastTransitionTime": "",
-    }
-    quorum = {"leaderId": 3000, "epoch": 1, "highWatermark": watermark, "kraftVersion": 1}
-    return {"observedGeneration": 1, "conditions": [condition], "quorum": quorum, "clusterId": None}
-
-
-def test_a_growing_log_alone_is_no_write() -> None:
-    first = merged_status({}, _status(), NOW)
-    assert first is not None
-    assert merged_status(first, _status(watermark=99), LATER) is None
-
-
-@pytest.mark.parametrize(
-    ("change", "is_mere"),
-    [
-        ({"plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 8 left"}]}, True),
-        ({"brokers": [{"nodeId": 0, "state": "ready", "replicas": 8}]}, True),
-        ({"voters": [{"nodeId": 3000, "lag": 4}]}, True),
-        ({"conditions": [{"type": "Progressing", "status": "True", "message": "8 left"}]}, True),
-        ({"plan": []}, False),
-        ({"plan": [{"step": "StopNode", "nodeId": 0, "reason": "it leaves"}]}, False),
-        ({"brokers": [{"nodeId": 0, "state": "stopped", "replicas": 9}]}, False),
-        ({"conditions": [{"type": "Progressing", "status": "False", "message": "9 left"}]}, False),
-        ({"readyReplicas": 2}, False),
-    ],
-)
-def test_counts_of_a_step_under_way_are_mere_progress(change: dict[str, Any], is_mere: bool) -> None:
-    """A drain of hours does not write each second, and a change is written at once."""
-    before = {
-        "readyReplicas": 3,
-        "plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 9 left"}],
-        "brokers": [{"nodeId": 0, "state": "ready", "replicas": 9}],
-        "voters": [{"nodeId": 3000}],
-        "conditions": [{"type": "Progressing", "status": "True", "message": "9 left"}],
-    }
-    assert is_mere_progress(before, change) is is_mere
-
-
-def test_a_condition_keeps_the_time_of_its_last_change() -> None:
-    first = merged_status({}, _status(), NOW)
-    assert first is not None
-    second = merged_status(first, _status("Other"), LATER)
-    assert second is not None
-    assert second["conditions"][0]["lastTransitionTime"] == NOW
-    third = merged_status(second, _status("NodesNotReady", holds="False"), LATER)
-    assert third is not None
-    assert third["conditions"][0]["lastTransitionTime"] == LATER
-
-
-def test_a_refused_manifest_leaves_what_is_known() -> None:
-    before = {"clusterId": "a" * 22, "formation": {"isFormed": True}, "quorum": {"leaderId": 1}}
-    patch = merged_status(before, refused_status("spec.x: wrong", 2), NOW)
-    assert patch is not None
-    assert patch.keys() == {"observedGeneration", "conditions"}
-    assert {condition["reason"] for condition in patch["conditions"]} == {"InvalidManifest"}
 
 
 def test_a_message_that_also_names_unknown_fields_is_not_too_long() -> None:
@@ -285,7 +217,7 @@ def test_a_change_under_way_differs_from_a_stalled_one(
     desired = replace(desired_cluster(load_manifests(QUORUM, "test")), lifecycle=lifecycle)
     observed = ObservedCluster(nodes={}, quorum=None)
     status = controller_status(view_of("quorum", desired, observed, given), generation=1, history=None)
-    assert _conditions(status, "Reconciling", "Stalled") == [reconciling, stalled]
+    assert conditions_of(status, "Reconciling", "Stalled") == [reconciling, stalled]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +235,7 @@ def test_a_wait_that_is_not_usual_is_in_a_condition(
     wait = WaitFor(reason="broker-0 to be in service", code=code, is_stalled=code == ROLLOUT_BLOCKED)
     given = Plan(steps=(WaitFor(reason="a leader"), wait))
     view = view_of("quorum", desired, ObservedCluster(nodes={}, quorum=None), given)
-    assert _conditions(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
+    assert conditions_of(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
 
 
 def test_why_a_node_crashed_is_in_a_condition() -> None:
@@ -337,7 +269,7 @@ def test_a_pause_is_no_fault() -> None:
     paused = plan(desired, observed, now_ms=0)
     assert [refusal.code for refusal in paused.refusals] == ["Paused"]
     status = controller_status(view_of("quorum", desired, observed, paused), generation=1)
-    assert _conditions(status, "Progressing", "Stalled", "Degraded") == [
+    assert conditions_of(status, "Progressing", "Stalled", "Degraded") == [
         ("False", "Paused"),
         ("False", "NothingRefused"),
         ("False", "Healthy"),
@@ -372,7 +304,7 @@ def test_ready_means_that_nodes_run_with_what_is_desired(
         Plan(steps=()),
     )
     status = controller_status(view, generation=1)
-    assert _conditions(status, "Ready") == [ready]
+    assert conditions_of(status, "Ready") == [ready]
     assert status["replicas"] == replicas
 
 
@@ -393,7 +325,7 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
     ):
         view = view_of("quorum", replace(desired, nodes=nodes), observed, Plan(steps=(), postponed=postponed))
         status = controller_status(view, generation=1)
-        assert _conditions(status, "Ready", "Reconciling") == [ready, ("False", reason)]
+        assert conditions_of(status, "Ready", "Reconciling") == [ready, ("False", reason)]
         reported = "to be restarted from 2026-11-28 22:00 UTC on: 3000 (image: a -> b)"
         telling = [
             condition["type"] for condition in status["conditions"] if reported in condition["message"]
@@ -405,83 +337,11 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
 def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
     """An invalid manifest is stalled, a failed step is tried again."""
     refused, failed = refused_status("spec.x: wrong", 2), failed_status("no answer", 2)
-    assert _conditions(refused, "Reconciling", "Stalled") == [
+    assert conditions_of(refused, "Reconciling", "Stalled") == [
         ("False", "InvalidManifest"),
         ("True", "InvalidManifest"),
     ]
-    assert _conditions(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
-
-
-@pytest.mark.parametrize(
-    ("volume", "condition"),
-    [
-        (ObservedVolume(requested_bytes=2, capacity_bytes=2), ("False", "AsRequested")),
-        (ObservedVolume(requested_bytes=2, capacity_bytes=1), ("True", "Requested")),
-        (
-            ObservedVolume(requested_bytes=2, capacity_bytes=1, progress="FileSystemResizePending: kubelet"),
-            ("True", "FileSystemResizePending"),
-        ),
-    ],
-)
-def test_a_resize_has_a_condition(volume: ObservedVolume, condition: tuple[str, str]) -> None:
-    """`kubectl describe` shows a volume that is growing, with Kubernetes' own reason."""
-    node = ObservedNode(
-        node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
-    )
-    desired = desired_cluster(load_manifests(QUORUM, "test"))
-    view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), Plan(steps=()))
-    assert _conditions(controller_status(view, generation=1), "VolumesResizing") == [condition]
-
-
-@pytest.mark.parametrize(
-    ("is_in_use", "condition"), [(True, ("True", "RemovedFromVolumes")), (False, ("False", "AsRequested"))]
-)
-def test_a_volume_that_is_to_be_removed_has_a_condition(
-    *, is_in_use: bool, condition: tuple[str, str]
-) -> None:
-    manifests = load_manifests(
-        f"{QUORUM}\n---\n{{apiVersion: quorate.dev/v1alpha1, kind: KafkaBroker, metadata: {{name: pool}}, "
-        "spec: {controllers: quorum, replicas: 1, nodeIds: {first: 0}, storage: {volumes: [{id: 0}]}}}",
-        "test",
-    )
-    volumes = {0: ObservedVolume(directory="/0"), 1: ObservedVolume(directory="/1", is_in_use=is_in_use)}
-    node = ObservedNode(node_id=0, role=Role.BROKER, state=NodeState.READY, pool="pool", volumes=volumes)
-    observed = ObservedCluster(nodes={0: node}, quorum=None)
-    view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=()))
-    status = broker_status(view, pool="pool", generation=1)
-    assert _conditions(status, "VolumesEmptying") == [condition]
-    (message,) = [
-        condition["message"] for condition in status["conditions"] if condition["type"] == "VolumesEmptying"
-    ]
-    assert ("0 (volume 1)" in message) is is_in_use
-
-
-@pytest.mark.parametrize(
-    ("plan", "condition"),
-    [
-        (
-            Plan(steps=(GrowVolume(node_id=3000, volume_id=0, reason="storage.size changed"),)),
-            ("True", "Requested"),
-        ),
-        (
-            Plan(steps=(), refusals=(Refusal("VolumeCannotGrow", "no", pool="quorum"),)),
-            ("True", "VolumeCannotGrow"),
-        ),
-        (
-            Plan(steps=(), refusals=(Refusal("VolumeCannotGrow", "no", pool="pool"),)),
-            ("False", "AsRequested"),
-        ),
-    ],
-)
-def test_a_resize_is_told_before_it_is_requested(plan: Plan, condition: tuple[str, str]) -> None:
-    """`kubectl wait` for the end of a resize does not return at once."""
-    volume = ObservedVolume(requested_bytes=1, capacity_bytes=1)
-    node = ObservedNode(
-        node_id=3000, role=Role.CONTROLLER, state=NodeState.READY, pool="quorum", volumes={0: volume}
-    )
-    desired = desired_cluster(load_manifests(QUORUM, "test"))
-    view = view_of("quorum", desired, ObservedCluster(nodes={3000: node}, quorum=None), plan)
-    assert _conditions(controller_status(view, generation=1), "VolumesResizing") == [condition]
+    assert conditions_of(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
 
 
 def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
@@ -501,8 +361,8 @@ def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:
             ObservedCluster(nodes={}, quorum=None),
             Plan(steps=(), refusals=refusals),
         )
-        assert _conditions(controller_status(view, generation=1), "Stalled") == [of_quorum]
-        assert _conditions(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
+        assert conditions_of(controller_status(view, generation=1), "Stalled") == [of_quorum]
+        assert conditions_of(broker_status(view, pool="pool", generation=1), "Stalled") == [of_pool]
 
 
 def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
@@ -528,7 +388,7 @@ def test_a_pool_that_is_drained_shows_what_its_brokers_hold() -> None:
         view = view_of("quorum", desired, observed, Plan(steps=(), refusals=refusals))
         status = broker_status(view, pool="pool", generation=1)
         assert [(broker["nodeId"], broker["replicas"]) for broker in status["brokers"]] == [(1, 12)]
-        assert _conditions(status, "Ready", "Stalled") == [ready, stalled]
+        assert conditions_of(status, "Ready", "Stalled") == [ready, stalled]
 
 
 @pytest.mark.parametrize("is_stalled", [False, True])
@@ -553,16 +413,9 @@ def test_a_pool_whose_addresses_are_waited_for_is_not_ready(*, is_stalled: bool)
     view = view_of("quorum", desired_cluster(manifests), observed, Plan(steps=(wait,)))
     status = broker_status(view, pool="pool", generation=1)
     stalled = ("True", "AddressNotVerified") if is_stalled else ("False", "NothingRefused")
-    assert _conditions(status, "Ready", "Stalled") == [("False", "AddressNotVerified"), stalled]
+    assert conditions_of(status, "Ready", "Stalled") == [("False", "AddressNotVerified"), stalled]
     assert view.health is (Health.ATTENTION if is_stalled else Health.WORKING)
-    assert _conditions(controller_status(view, generation=1), "Ready", "Stalled") == [
+    assert conditions_of(controller_status(view, generation=1), "Ready", "Stalled") == [
         ("True", "AllReady"),
         ("False", "NothingRefused"),
     ]
-
-
-def _conditions(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
-    known = {
-        condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
-    }
-    return [known[kind] for kind in kinds]
