@@ -9,20 +9,14 @@ from typing import Annotated, Any
 import typer
 from quorate_operator.models.manifests import ManifestError, load_manifests
 from quorate_operator.models.tenant_checks import pool_refusals
-from quorate_operator.models.tenant_policy import (
-    NOT_ALLOWED,
-    POLICY_SIZE_BYTES_MAX,
-    PolicyError,
-    parse_policy,
-)
+from quorate_operator.models.tenant_policy import NOT_ALLOWED, POLICY_SIZE_BYTES_MAX, parse_policy
 from quorate_operator.planning.planner import plan as plan_of
 from quorate_operator.resources.facts import PUBLISHED, Images
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
-from quorate_protocol.files import read_bounded
 
-from quorate.console import Output, option, plain_app, report_failures, show_as
+from quorate.console import Output, option, parse_file, plain_app, report_failures, show_as
 
 NOTHING = "Nothing to do.\n"
 
@@ -52,7 +46,7 @@ def plan(
 
     The plan starts from the state of the running cluster, or from a new one.
     """
-    with report_failures(PlayError, ManifestError, PolicyError, OSError):
+    with report_failures(PlayError, ManifestError):
         manifest, source = play_session.read_manifests(file)
         refused = [] if policy is None else _not_allowed(manifest, source, policy)
         found = asyncio.run(_local_plan(manifest, source, directory))
@@ -61,8 +55,8 @@ def plan(
 
 
 def _not_allowed(manifest: str, source: str, policy: Path) -> list[dict[str, str]]:
-    """Return what an operator with the default images would refuse. Raises PolicyError, OSError."""
-    allowed = parse_policy(read_bounded(policy, POLICY_SIZE_BYTES_MAX).decode(errors="replace"))
+    """Return what an operator with the default images would refuse. Raises CommandError."""
+    allowed = parse_file(policy, "--policy", parse_policy, size_bytes_max=POLICY_SIZE_BYTES_MAX)
     images = Images(quorate=f"{PUBLISHED}/quorate:*")
     allowed = allowed.with_images((images.quorate, images.kafka, f"{images.lake}:*"))
     return [
