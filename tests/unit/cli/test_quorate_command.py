@@ -188,6 +188,21 @@ def test_a_character_that_the_locale_lacks_is_escaped() -> None:
     assert ran.stdout == b"1 \\u2265 0\n"
 
 
+def test_json_is_json_where_the_locale_lacks_its_characters() -> None:
+    content = {"\xe9": "\xe9 \u2265 \U0001f600 \udcff \\ \x07"}
+    code = (
+        "from quorate.command_line import prepare_text\nfrom quorate.console import print_json\n"
+        f"prepare_text()\nprint_json({content!a})"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert json.loads(ran.stdout.decode("ascii")) == content
+
+
 def test_it_runs_as_a_module() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "quorate", "version"], capture_output=True, text=True, check=True
