@@ -16,7 +16,7 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
 
-from quorate.console import Output, option, parse_file, plain_app, report_failures, show_as
+from quorate.console import Output, flag, option, parse_file, plain_app, report_failures, show_as
 
 NOTHING = "Nothing to do.\n"
 
@@ -25,6 +25,7 @@ app = plain_app(add_completion=False)
 
 @app.command()
 def plan(
+    *,
     file: Annotated[
         list[Path], option("FILE", "Manifests of the cluster; repeatable.", names=("--file", "-f"))
     ],
@@ -40,16 +41,20 @@ def plan(
             names=("--policy",),
         ),
     ] = None,
+    without_brokers: Annotated[
+        bool, flag("--without-brokers", "Plan the controllers alone, which needs no Java.")
+    ] = False,
     output: Annotated[Output, option(None, "Output format.", names=("--output", "-o"))] = Output.TABLE,
 ) -> None:
     """Print the steps of `quorate play -f FILE`, in order, each with its reason. Changes nothing.
 
     The plan starts from the state of the running cluster, or from a new one.
+    Brokers need Java on this machine, as for `quorate play`.
     """
     with report_failures(PlayError, ManifestError):
         manifest, source = play_session.read_manifests(file)
         refused = [] if policy is None else _not_allowed(manifest, source, policy)
-        found = asyncio.run(_local_plan(manifest, source, directory))
+        found = asyncio.run(_local_plan(manifest, source, directory, without_brokers=without_brokers))
         found["refusals"] = [*found["refusals"], *refused]
         show_as(output, lambda: _as_text(found), lambda: found)
 
@@ -66,8 +71,12 @@ def _not_allowed(manifest: str, source: str, policy: Path) -> list[dict[str, str
     ]
 
 
-async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:
-    request = play_session.ask_for(manifest, source, directory, os.environ, lambda _: None)
+async def _local_plan(
+    manifest: str, source: str, directory: Path | None, *, without_brokers: bool
+) -> dict[str, Any]:
+    request = play_session.ask_for(
+        manifest, source, directory, os.environ, lambda _: None, without_brokers=without_brokers
+    )
     for note in request.notes:
         typer.echo(note, err=True)
     if request.directory.held:

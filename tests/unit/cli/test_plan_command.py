@@ -1,5 +1,6 @@
-"""`quorate plan --policy`: what an operator would refuse of manifests, before they are applied."""
+"""`quorate plan`: brokers that can't be played, and what an operator with `--policy` would refuse of manifests."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,20 @@ spec:
           nodeSelectorTerms: [{matchExpressions: [{key: team, operator: Exists}]}]
 """
 
+BROKERS = """
+---
+apiVersion: quorate.dev/v1alpha1
+kind: KafkaBroker
+metadata: {name: brokers}
+spec: {controllers: quorum, replicas: 1}
+"""
+
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a machine that can play."""
 
-    async def plan(*_: object) -> dict[str, list[object]]:
+    async def plan(*_: object, **_settings: object) -> dict[str, list[object]]:
         return {"steps": [], "refusals": []}
 
     monkeypatch.setattr("quorate.play.plan_command._local_plan", plan)
@@ -83,3 +92,35 @@ def test_an_unusable_file_with_a_policy_is_named(tmp_path: Path, policy: bytes |
     ran = CliRunner().invoke(app, ["plan", f"--file={manifest}", f"--policy={file}"], prog_name="quorate")
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith(f"error: --policy {file}: {reason}")
+
+
+@pytest.fixture
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory with a manifest that has brokers, on a machine without Java."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    file = tmp_path / "quorum.yaml"
+    file.write_text(QUORUM + BROKERS)
+    return file
+
+
+@pytest.mark.parametrize("output", [[], ["-o", "json"]])
+def test_brokers_that_cannot_be_played_fail_the_plan_as_the_play(no_java: Path, output: list[str]) -> None:
+    planned, played = (
+        CliRunner().invoke(app, [command, f"--file={no_java}", *output], prog_name="quorate")
+        for command in ("plan", "play")
+    )
+    assert (planned.exit_code, planned.stdout) == (1, "")
+    assert planned.stderr.startswith("error: no java in JAVA_HOME (/nowhere): install Java 17 or newer")
+    assert planned.stderr.endswith("; --without-brokers runs the controllers alone, without Java\n")
+    assert played.stderr.endswith(planned.stderr)
+    assert [path.name for path in no_java.parent.iterdir()] == ["quorum.yaml"]
+
+
+def test_a_plan_without_brokers_has_the_steps_of_the_controllers(no_java: Path) -> None:
+    command = ["plan", "--without-brokers", f"--file={no_java}", "-o", "json"]
+    ran = CliRunner().invoke(app, command, prog_name="quorate")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    nodes = {step["nodeId"] for step in json.loads(ran.stdout)["steps"]}
+    assert nodes >= {3000, 3001, 3002}
+    assert 0 not in nodes

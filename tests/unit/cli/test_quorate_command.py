@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -281,13 +282,13 @@ def test_brokers_that_cannot_run_fail_the_play_with_what_is_missing(
 
 def test_brokers_are_left_out_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    never = play.play_session.BrokersPlayed.NEVER
-    prepared = play.play_session.prepare(MANIFEST + BROKER, "m.yaml", None, {}, lambda _: None, brokers=never)
+    prepare = partial(play.play_session.prepare, without_brokers=True)
+    prepared = prepare(MANIFEST + BROKER, "m.yaml", None, {}, lambda _: None)
     prepared.layout.directory.release()
     assert [node.label for node in prepared.layout.desired.nodes] == ["controller-3000"]
     stock = MANIFEST.replace("replicas: 1", "replicas: 1, nodes: [{nodeId: 3000, implementation: java}]")
     with pytest.raises(PlayError, match="controller 3000 of the manifest is stock Kafka's"):
-        play.play_session.prepare(stock + BROKER, "m.yaml", None, {}, lambda _: None, brokers=never)
+        prepare(stock + BROKER, "m.yaml", None, {}, lambda _: None)
 
 
 def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirectory) -> None:
