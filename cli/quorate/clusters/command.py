@@ -309,7 +309,7 @@ def resume(
     """End a pause."""
     api = _api(ctx)
     controllers = api.cluster(name).controllers
-    if controllers.spec.get("state") == "Paused":
+    if controllers.is_paused_by_spec:
         raise CommandError(
             f"spec.state of KafkaController {name} is Paused; set it to Running in the manifest"
         )

@@ -62,8 +62,8 @@ def plan(
 def _not_allowed(manifest: str, source: str, policy: Path) -> list[dict[str, str]]:
     """Return what an operator with the default images would refuse. Raises CommandError."""
     allowed = parse_file(policy, "--policy", parse_policy, size_bytes_max=POLICY_SIZE_BYTES_MAX)
-    images = Images(quorate=f"{PUBLISHED}/quorate:*")
-    allowed = allowed.with_images((images.quorate, images.kafka, f"{images.lake}:*"))
+    images = Images(quorate=f"{PUBLISHED}/quorate:*", lake=f"{PUBLISHED}/quorate-lake:*")
+    allowed = allowed.with_images(images.names)
     return [
         {"code": NOT_ALLOWED, "message": f"{resource.kind} {resource.metadata.name}: {refused}"}
         for resource in load_manifests(manifest, source).resources
