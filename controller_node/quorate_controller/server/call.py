@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.kafka.generated.envelope_response import EnvelopeResponse
 
 from quorate_controller.control.api import ControlError
@@ -52,8 +53,6 @@ log = logging.getLogger(__name__)
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """The timeout of control requests that have no field for it."""
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
-
 
 class Call:
     """One request that waits for its response."""
@@ -97,7 +96,7 @@ class Call:
             client_id=request.client_id,
             listener=peer.listener,
             api_version=request.version,
-            request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
+            request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // MILLISECOND),
             forwarded=envelope is not None,
             security_protocol=peer.security_protocol,
             broker_id=None if envelope is None else forwarder_of(envelope),
@@ -191,7 +190,7 @@ class Call:
             "peer": str(self.peer),
             "principal": str(self.caller.principal),
             "client_id": self.caller.client_id,
-            "throttle_time_ms": throttle_time // _MILLISECOND,
+            "throttle_time_ms": throttle_time // MILLISECOND,
         }
         log.info("client_throttled", extra={"facts": facts})
         self.exchange.hold_for(throttle_time / timedelta(seconds=1))
