@@ -31,9 +31,6 @@ _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 class _Plain:
     """Options by panel, in the order of their definition; `error: …` and exit code 2 for a wrong command line."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **{**settings, "rich_markup_mode": None})
-
     def format_options(self: Any, ctx: Any, formatter: Any) -> None:
         """Write the sections of the options and, for a group, that of the commands."""
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -41,7 +38,9 @@ class _Plain:
             record = parameter.get_help_record(ctx)
             if record is not None:
                 kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panels.setdefault(parameter.rich_help_panel or kind, []).append(record)
+                # The --help of Typer 0.15 is click's, and has none.
+                panel = getattr(parameter, "rich_help_panel", None)
+                panels.setdefault(panel or kind, []).append(record)
         for title, records in panels.items():
             with formatter.section(title):
                 formatter.write_dl(records)
