@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.wire.server import Request
 
-    from quorate_controller.node.events import Peer, ResponseWithData
+    from quorate_controller.node.events import ResponseWithData
     from quorate_controller.raft.messages import RaftResponse
     from quorate_controller.security.access import Access
     from quorate_controller.server.authorization import Authorization
     from quorate_controller.server.connection import Exchange
+    from quorate_controller.server.connection_peer import Peer
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.misrouting import ConnectionFindings
 

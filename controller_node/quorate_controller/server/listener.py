@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quorate_controller.server.connection import RequestHandler
-    from quorate_controller.server.connection_memory import ListenerLimits
+    from quorate_controller.server.listener_limits import ListenerLimits
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
