@@ -265,20 +265,23 @@ class Call:
         if error is not None:
             self._refuse_because(error)
             return
-        carried = future.result()
-        self._send_raft_response(carried, frames)
+        raft_response = future.result()
+        self._send_raft_response(raft_response, frames)
         if self._judge is not None:
-            self._judge(carried.response)
+            self._judge(raft_response.response)
 
-    def _send_raft_response(self, carried: ResponseWithData, frames: SharedFrames) -> None:
-        if self._envelope is not None and carried.response.error_code is ErrorCode.not_leader_or_follower:
+    def _send_raft_response(self, raft_response: ResponseWithData, frames: SharedFrames) -> None:
+        if (
+            self._envelope is not None
+            and raft_response.response.error_code is ErrorCode.not_leader_or_follower
+        ):
             # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
             self.refuse(ErrorCode.not_controller)
             return
         if self._is_over():
             return
         try:
-            frame = frames.frame(carried, self.request)
+            frame = frames.frame(raft_response, self.request)
         except UnsupportedVersion as error:
             self.exchange.refuse(error.message)
         except Exception as error:
