@@ -29,7 +29,7 @@ Problems = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerAddress:
-    """An entry of listeners or advertised.listeners. An empty host binds all interfaces."""
+    """An entry of listeners or advertised.listeners. An empty host or 0.0.0.0 binds all interfaces."""
 
     name: str
     host: str
