@@ -121,7 +121,7 @@ def measure(
                     figures |= phase()
                 except (OSError, RuntimeError, psutil.Error) as error:
                     figures[f"{name} failed"] = str(error)
-    except (OSError, psutil.Error) as error:
+    except (OSError, RuntimeError, psutil.Error) as error:
         figures["start failed"] = str(error)
     finally:
         quorum.stop()

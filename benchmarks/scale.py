@@ -117,7 +117,7 @@ class ScaleRun:
                         self._figures[f"{name} failed"] = str(error)
                         if name == "create":
                             break
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             self._figures["failed"] = str(error)
         return self._figures
 

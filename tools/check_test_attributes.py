@@ -1,6 +1,7 @@
-"""Check that tests on real parts use attributes that exist, so that a rename does not break a nightly test unnoticed.
+"""Check that the tests that `make test` does not all run, and their kit, use attributes and names that exist.
 
-The types of tests are not checked otherwise. With the cache of the check of the packages it takes some seconds.
+A rename would otherwise break a nightly test unnoticed: nothing else checks the types of tests. With mypy's cache of
+the packages it takes some seconds.
 """
 
 import os
@@ -17,7 +18,7 @@ IMPORTED_ELSEWHERE = "does not explicitly export attribute"
 
 
 def main() -> int:
-    """The exit code."""
+    """Print the lines about what does not exist. Returns the exit code."""
     ran = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--explicit-package-bases"),

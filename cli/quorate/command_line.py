@@ -5,6 +5,7 @@ Typer would draw boxes with rich, in which names of options are cut and messages
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -17,6 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_ESCAPED: Final = "quorate.escaped"
+"""The name of the error handler `_escaped`."""
 _EXAMPLE_WIDTH: Final = 74
 _HELP_CHARACTERS_MAX: Final = 1_000
 """The help of a command in a list of commands is wrapped, not cut."""
@@ -28,9 +31,6 @@ _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 class _Plain:
     """Options by panel, in the order of their definition; `error: …` and exit code 2 for a wrong command line."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **{**settings, "rich_markup_mode": None})
-
     def format_options(self: Any, ctx: Any, formatter: Any) -> None:
         """Write the sections of the options and, for a group, that of the commands."""
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -38,7 +38,9 @@ class _Plain:
             record = parameter.get_help_record(ctx)
             if record is not None:
                 kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panels.setdefault(parameter.rich_help_panel or kind, []).append(record)
+                # The --help of Typer 0.15 is click's, and has none.
+                panel = getattr(parameter, "rich_help_panel", None)
+                panels.setdefault(panel or kind, []).append(record)
         for title, records in panels.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -139,7 +141,8 @@ def prepare_text() -> None:
         SystemExit: an argument is not UTF-8; code 2, after a message.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+        codecs.register_error(_ESCAPED, _escaped)
+        sys.stdout.reconfigure(errors=_ESCAPED)
     for number, argument in enumerate(sys.argv[1:], start=1):
         if not argument.isascii():
             try:
@@ -147,3 +150,14 @@ def prepare_text() -> None:
             except UnicodeEncodeError:
                 sys.stderr.write(f"error: argument {number}, {argument!a}, is not UTF-8 text\n")
                 raise SystemExit(2) from None
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Return what stdout has for characters that its encoding lacks, and where to continue.
+
+    JSON has only `\\uXXXX`, for each unit of UTF-16; Python's backslashreplace also writes `\\xXX` and `\\UXXXXXXXX`.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex(" ", 2)
+    return "".join(f"\\u{unit}" for unit in units.split()), error.end

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from quorate_operator.models.selectors import LabelSelector
     from quorate_operator.models.tenant_policy import TenantPolicy
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 PORT_MAX = 65_535
 USER_ID_MAX = 2**31 - 1
 TOKEN_SIZE_BYTES_MAX = 64 * 1024
@@ -175,7 +174,7 @@ def operator() -> None:
     """The operator for Kubernetes."""
 
 
-@app.command("run", context_settings=_CONTEXT)
+@app.command("run")
 def run_command(
     namespace: NamespaceOption = None,
     *,

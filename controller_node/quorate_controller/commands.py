@@ -31,7 +31,6 @@ from quorate_controller.storage.errors import StorageError
 from quorate_controller.storage.os_filesystem import OsFileSystem
 from quorate_controller.structured_logs import LogFormat, LogLevel, configure_logs
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})(s|m|h)")
 _INTERVAL_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
@@ -40,7 +39,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: no name of an option is cut
-    context_settings=_CONTEXT,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -126,7 +125,7 @@ DirectoryIdToOption = Annotated[
 ]
 
 
-@app.command("format", context_settings=_CONTEXT)
+@app.command("format")
 def format_command(
     config: ConfigOption,
     cluster_id: ClusterIdOption,
@@ -172,7 +171,7 @@ def format_command(
     sys.stdout.write(_as_json(result) if output is Output.JSON else _as_text(result))
 
 
-@app.command("run", context_settings=_CONTEXT)
+@app.command("run")
 def run_command(
     config: ConfigOption,
     log_format: Annotated[
@@ -192,7 +191,7 @@ def run_command(
         run(parsed)
 
 
-@app.command("rebuild-quorum", context_settings=_CONTEXT)
+@app.command("rebuild-quorum")
 def rebuild_quorum_command(
     config: ConfigOption,
     output: OutputOption = Output.TEXT,
@@ -226,7 +225,7 @@ def rebuild_quorum_command(
         sys.stdout.write(f"{number}. {step}.\n")
 
 
-@app.command("ship", context_settings=_CONTEXT)
+@app.command("ship")
 def ship_command(
     log_dir: Annotated[
         Path, typer.Option("--log-dir", help="The controller's log directory, which has meta.properties.")
@@ -288,7 +287,7 @@ def ship_command(
         raise typer.Exit(1)
 
 
-@app.command("random-uuid", context_settings=_CONTEXT)
+@app.command("random-uuid")
 def random_uuid_command() -> None:
     """Print a random UUID for a cluster or a directory."""
     sys.stdout.write(f"{uuid_to_text(random_uuid())}\n")

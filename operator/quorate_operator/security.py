@@ -14,6 +14,7 @@ from typing import Final
 
 from quorate_admin.errors import ConfigError
 from quorate_admin.security.config import Mechanism, SaslConfig, SecurityConfig
+from quorate_protocol.kafka.config_names import CONFIG_PROVIDERS, PROVIDER_PREFIX
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.security.jaas import format_jaas
 from quorate_protocol.security.oauth import ALLOWED_URLS, TOKEN_URL
@@ -42,8 +43,8 @@ _VALIDATOR: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerVal
 _JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _MAX_REAUTH: Final = "connections.max.reauth.ms"
 DIRECTORY_PROVIDER: Final = {
-    "config.providers": "directory",
-    "config.providers.directory.class": _DIRECTORY_PROVIDER,
+    CONFIG_PROVIDERS: "directory",
+    f"{PROVIDER_PREFIX}directory.class": _DIRECTORY_PROVIDER,
 }
 """The properties by which a node reads files that others of its properties name."""
 _VARIABLE: Final = re.compile(r"\$\{directory:([^:}]*):([^}]*)\}")

@@ -12,6 +12,8 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Final
 
+from quorate_protocol.wildcard_hosts import ALL_INTERFACES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,8 +23,6 @@ BACKLOG: Final = 1024
 ACCEPT_PAUSE_S: Final = 0.1
 """The pause after a failed accept: the process may be out of file descriptors."""
 ACCEPTS_PER_TURN: Final = 16
-ALL_INTERFACES: Final = ("", "0.0.0.0")  # noqa: S104 - compared with
-"""Hosts that stand for all interfaces, of IPv4 and IPv6, as they do for stock Kafka."""
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """What binding all interfaces of a family fails with on a host without this family."""
 

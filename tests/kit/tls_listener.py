@@ -10,10 +10,10 @@ from kit.java.tls import Certificates
 from kit.waiting import HANG_S
 from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.server.connection import Exchange
-from quorate_controller.server.connection_memory import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.listener import Listener
+from quorate_controller.server.listener_limits import ListenerLimits
 from quorate_controller.server.tls import TlsOfListener
 from quorate_protocol.security.stores import Store, StoreType, TlsConfig
 from quorate_protocol.wire.frames import encode_frame

@@ -25,7 +25,7 @@ Status = Callable[[], NodeStatus]
 @pytest.fixture
 def benchmarks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT))
-    for name in ("client", "fleet"):
+    for name in ("client", "controllers", "fleet", "scale"):
         importlib.import_module(f"benchmarks.{name}")
     return importlib.import_module("benchmarks")
 
@@ -110,3 +110,68 @@ async def test_a_child_that_dies_is_reported(benchmarks: ModuleType, tmp_path: P
 
     with pytest.raises(RuntimeError, match="the fleet failed: its process ended with exit status -9"):
         await beside_a_controller(benchmarks, tmp_path, story)
+
+
+class FailingFleet:
+    """A fleet whose process ends while its brokers start, or, with `at_end`, while the last part is measured."""
+
+    FAILURE = "the fleet failed: its process ended with exit status -9"
+
+    def __init__(self, *, at_end: bool) -> None:
+        self._at_end = at_end
+
+    def __enter__(self) -> "FailingFleet":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            raise RuntimeError(self.FAILURE)
+
+    def grow(self, *_: object) -> None:
+        if not self._at_end:
+            raise RuntimeError(self.FAILURE)
+
+
+class MeasuredQuorum:
+    """A quorum without processes, whose parts fail when they are measured."""
+
+    addresses = ()
+    cluster_id = "cluster"
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    stop = start
+
+    def wait_until_registered(self) -> float:
+        return 1.5
+
+    def __getattr__(self, name: str) -> object:
+        raise OSError(f"no {name}")
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_failed_fleet_costs_no_other_figure_of_controllers(
+    benchmarks: ModuleType, monkeypatch: pytest.MonkeyPatch, at_end: bool
+) -> None:
+    controllers: Any = benchmarks.controllers
+    monkeypatch.setattr(controllers, "Quorum", lambda *_: MeasuredQuorum())
+    monkeypatch.setattr(controllers, "Fleet", lambda *_: FailingFleet(at_end=at_end))
+    monkeypatch.setattr(controllers, "_idle", lambda _: {"resident_bytes": 7})
+    figures = controllers.measure(None, Path(), (), lambda _: None)
+    assert figures["start failed"] == FailingFleet.FAILURE
+    assert (figures["start_seconds"], figures["resident_bytes"]) == (1.5, 7)
+    assert ("failover failed" in figures) is at_end
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_a_failed_fleet_costs_no_other_figure_of_a_size(
+    benchmarks: ModuleType, monkeypatch: pytest.MonkeyPatch, at_end: bool
+) -> None:
+    scale: Any = benchmarks.scale
+    monkeypatch.setattr(scale, "Quorum", lambda *_: MeasuredQuorum())
+    monkeypatch.setattr(scale, "started", lambda _: FailingFleet(at_end=at_end))
+    run = scale.ScaleRun(None, Path(), (), partitions=1, progress=lambda _: None)
+    figures = run.measure()
+    assert figures["failed"] == FailingFleet.FAILURE
+    assert ("create failed" in figures) is at_end

@@ -187,7 +187,7 @@ class Transport:
         return self.routing.is_recovering
 
     def _note_failure(self, target: Target, error: AdminError, attempt: "_Attempts") -> None:
-        """Note a failed attempt. Raises UnreachableError once no bootstrap address speaks Kafka's protocol."""
+        """Note a failed attempt. Raises UnreachableError once no known address speaks Kafka's protocol."""
         attempt.reasons[str(target.address)] = str(error)
         logger.debug("%s: %s", target, error)
         if isinstance(error, RebootstrapRequiredError):
@@ -196,7 +196,7 @@ class Transport:
             self.routing.failed(target, self._now_ms())
         if isinstance(error, ForeignProtocolError):
             attempt.foreign.add(target.address)
-            if attempt.foreign.issuperset(self._config.bootstrap):
+            if attempt.foreign.issuperset(self.routing.addresses):
                 raise attempt.failure() from error
 
     def _note_refusal(self, target: Target, code: ErrorCode, attempt: "_Attempts") -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.plain_data import dataclass
 
 from quorate_admin.config import AdminConfig
@@ -22,8 +23,6 @@ from quorate_admin.results import Results
 
 NODES_AT_ONCE_MAX: Final = 32
 """The maximum number of nodes that are queried at the same time."""
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -187,7 +186,7 @@ class KeyedOperations(Operations):
                 if not values and not errors:
                     raise
                 break
-            throttle_time_ms = response.throttle_time // _MILLISECOND
+            throttle_time_ms = response.throttle_time // MILLISECOND
             results = {result.key: result for result in results_of(response, asked)}
             left = []
             for key in asked:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from secrets import randbits
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.field_types import EPOCH, MILLISECOND
 from quorate_protocol.security.scram import SALT_BITS, salt_of
 
 from quorate_admin.errors import ServerError
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     )
 
     Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
-
-
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class CredentialOperations(KeyedOperations):
@@ -301,4 +298,4 @@ def _requester(token: Any) -> KafkaPrincipal:
 
 
 def _unix_ms(time: datetime) -> int:
-    return (time - _EPOCH) // _MILLISECOND
+    return (time - EPOCH) // MILLISECOND

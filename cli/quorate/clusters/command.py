@@ -39,7 +39,8 @@ REBALANCE_TIMEOUT_S = 300
 app = plain_app(
     add_completion=False,
     no_args_is_help=True,
-    help="Kafka clusters that Quorate runs on Kubernetes. Exit code: 0 done, 1 failed, 2 wrong command line.",
+    help="Kafka clusters that Quorate runs on Kubernetes. "
+    "Exit code: 0 success, 1 failure, 2 wrong command line, 130 Ctrl-C.",
 )
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the KafkaController.")]
@@ -309,7 +310,7 @@ def resume(
     """End a pause."""
     api = _api(ctx)
     controllers = api.cluster(name).controllers
-    if controllers.spec.get("state") == "Paused":
+    if controllers.is_paused_by_spec:
         raise CommandError(
             f"spec.state of KafkaController {name} is Paused; set it to Running in the manifest"
         )

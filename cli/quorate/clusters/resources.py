@@ -45,6 +45,11 @@ class Pool:
         return self.kind == "KafkaController"
 
     @property
+    def is_paused_by_spec(self) -> bool:
+        """Whether the spec of a KafkaController pauses its cluster."""
+        return self.spec.get("state") == "Paused"
+
+    @property
     def decommission(self) -> tuple[int, ...]:
         """The node ids that were asked to leave."""
         return tuple(self.spec.get("decommission", ()))
@@ -120,7 +125,7 @@ class Cluster:
     def is_paused(self) -> bool:
         """Whether the cluster is paused, by its spec or by annotation."""
         annotations = self.controllers.resource["metadata"].get("annotations", {})
-        return self.controllers.spec.get("state") == "Paused" or annotations.get(ANNOTATION_PAUSE) == "true"
+        return self.controllers.is_paused_by_spec or annotations.get(ANNOTATION_PAUSE) == "true"
 
     def pool_with(self, node_id: int) -> Pool | None:
         """The pool that has the node, or whose range has the id; or None."""

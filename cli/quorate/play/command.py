@@ -118,19 +118,17 @@ def play(
         manifest, source = play_session.read_manifests(file or [QUICKSTART])
         name = load_manifests(manifest, source).controllers.metadata.name
         progress = ProgressDisplay(console_for(sys.stderr))
-        played = play_session.BrokersPlayed
-        brokers = played.NEVER if without_brokers else played.REQUIRED
         found = play_session.directory_of(name, directory)
         progress.note(f"Starting cluster {name} in {found.path}")
         try:
             with progress:
                 prepared = play_session.prepare(
-                    manifest, source, directory, os.environ, progress.say, brokers=brokers
+                    manifest, source, directory, os.environ, progress.say, without_brokers=without_brokers
                 )
         except AlreadyRunningError:
             with progress:
                 request = play_session.ask_for(
-                    manifest, source, directory, os.environ, progress.say, brokers=brokers
+                    manifest, source, directory, os.environ, progress.say, without_brokers=without_brokers
                 )
             _warn(progress, request.notes)
             asyncio.run(_apply_to_running(request, progress, wait_s, output))

@@ -9,20 +9,14 @@ from typing import Annotated, Any
 import typer
 from quorate_operator.models.manifests import ManifestError, load_manifests
 from quorate_operator.models.tenant_checks import pool_refusals
-from quorate_operator.models.tenant_policy import (
-    NOT_ALLOWED,
-    POLICY_SIZE_BYTES_MAX,
-    PolicyError,
-    parse_policy,
-)
+from quorate_operator.models.tenant_policy import NOT_ALLOWED, POLICY_SIZE_BYTES_MAX, parse_policy
 from quorate_operator.planning.planner import plan as plan_of
 from quorate_operator.resources.facts import PUBLISHED, Images
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
-from quorate_protocol.files import read_bounded
 
-from quorate.console import Output, option, plain_app, report_failures, show_as
+from quorate.console import Output, flag, option, parse_file, plain_app, report_failures, show_as
 
 NOTHING = "Nothing to do.\n"
 
@@ -31,6 +25,7 @@ app = plain_app(add_completion=False)
 
 @app.command()
 def plan(
+    *,
     file: Annotated[
         list[Path], option("FILE", "Manifests of the cluster; repeatable.", names=("--file", "-f"))
     ],
@@ -46,25 +41,29 @@ def plan(
             names=("--policy",),
         ),
     ] = None,
+    without_brokers: Annotated[
+        bool, flag("--without-brokers", "Plan the controllers alone, which needs no Java.")
+    ] = False,
     output: Annotated[Output, option(None, "Output format.", names=("--output", "-o"))] = Output.TABLE,
 ) -> None:
     """Print the steps of `quorate play -f FILE`, in order, each with its reason. Changes nothing.
 
     The plan starts from the state of the running cluster, or from a new one.
+    Brokers need Java on this machine, as for `quorate play`.
     """
-    with report_failures(PlayError, ManifestError, PolicyError, OSError):
+    with report_failures(PlayError, ManifestError):
         manifest, source = play_session.read_manifests(file)
         refused = [] if policy is None else _not_allowed(manifest, source, policy)
-        found = asyncio.run(_local_plan(manifest, source, directory))
+        found = asyncio.run(_local_plan(manifest, source, directory, without_brokers=without_brokers))
         found["refusals"] = [*found["refusals"], *refused]
         show_as(output, lambda: _as_text(found), lambda: found)
 
 
 def _not_allowed(manifest: str, source: str, policy: Path) -> list[dict[str, str]]:
-    """Return what an operator with the default images would refuse. Raises PolicyError, OSError."""
-    allowed = parse_policy(read_bounded(policy, POLICY_SIZE_BYTES_MAX).decode(errors="replace"))
-    images = Images(quorate=f"{PUBLISHED}/quorate:*")
-    allowed = allowed.with_images((images.quorate, images.kafka, f"{images.lake}:*"))
+    """Return what an operator with the default images would refuse. Raises CommandError."""
+    allowed = parse_file(policy, "--policy", parse_policy, size_bytes_max=POLICY_SIZE_BYTES_MAX)
+    images = Images(quorate=f"{PUBLISHED}/quorate:*", lake=f"{PUBLISHED}/quorate-lake:*")
+    allowed = allowed.with_images(images.names)
     return [
         {"code": NOT_ALLOWED, "message": f"{resource.kind} {resource.metadata.name}: {refused}"}
         for resource in load_manifests(manifest, source).resources
@@ -72,8 +71,12 @@ def _not_allowed(manifest: str, source: str, policy: Path) -> list[dict[str, str
     ]
 
 
-async def _local_plan(manifest: str, source: str, directory: Path | None) -> dict[str, Any]:
-    request = play_session.ask_for(manifest, source, directory, os.environ, lambda _: None)
+async def _local_plan(
+    manifest: str, source: str, directory: Path | None, *, without_brokers: bool
+) -> dict[str, Any]:
+    request = play_session.ask_for(
+        manifest, source, directory, os.environ, lambda _: None, without_brokers=without_brokers
+    )
     for note in request.notes:
         typer.echo(note, err=True)
     if request.directory.held:

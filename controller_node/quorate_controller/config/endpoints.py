@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from quorate_protocol.plain_data import dataclass
+from quorate_protocol.wildcard_hosts import ALL_INTERFACES, ANY_IPV4
 
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]*)):([0-9]{1,5})")
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]+)):([0-9]{1,5})")
 _NODE_ID = re.compile(r"[0-9]{1,10}")
 _NODE_ID_MAX = 2**31 - 1
 PORT_MAX = 65535
-ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - compared with, never bound
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LISTENER_FORM = "NAME://host:port, the host may be empty, an IPv6 address stands in brackets"
@@ -29,7 +29,7 @@ Problems = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerAddress:
-    """An entry of listeners or advertised.listeners. An empty host binds all interfaces."""
+    """An entry of listeners or advertised.listeners. An empty host or 0.0.0.0 binds all interfaces."""
 
     name: str
     host: str
@@ -104,7 +104,7 @@ def advertised_listeners(
     for name in by_name.keys() - bound:
         problem(f"{ADVERTISED_LISTENERS}: {name} does not appear in {LISTENERS}")
     for endpoint in advertised:
-        if endpoint.host == ALL_INTERFACES:
+        if endpoint.host == ANY_IPV4:
             problem(
                 f"{ADVERTISED_LISTENERS}: {endpoint.name}://{endpoint.host}:{endpoint.port} can't be advertised; "
                 "set a host name or address that the other nodes can reach, or no host for this machine's name"
@@ -112,7 +112,7 @@ def advertised_listeners(
     result = []
     for place, listener in enumerate(listeners):
         endpoint = by_name.get(listener.name, listener)
-        if endpoint is listener and listener.host in ("", ALL_INTERFACES):
+        if endpoint is listener and listener.host in ALL_INTERFACES:
             own = own_voter if place == 0 else None
             endpoint = replace(
                 listener, host=own.host if own else "", port=own.port if own else listener.port
@@ -157,7 +157,7 @@ def parse_voters(entries: Iterable[str], problem: Problems) -> tuple[StaticVoter
         host_port = parse_host_port(address)
         if not _NODE_ID.fullmatch(node_id) or int(node_id) > _NODE_ID_MAX or host_port is None:
             problem(f"{VOTERS}: {entry!r} is not of the form id@host:port")
-        elif host_port[0] == ALL_INTERFACES:
+        elif host_port[0] in ALL_INTERFACES:
             problem(f"{VOTERS}: {entry!r} has no host that other nodes can reach")
         elif int(node_id) in voters:
             problem(f"{VOTERS}: node {node_id} appears twice")

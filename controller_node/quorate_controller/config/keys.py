@@ -8,23 +8,26 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from quorate_protocol.kafka.config_names import HTTP_LISTENER, OWN_KEYS, is_known, may_have_secret, nearest
+from quorate_protocol.kafka.config_names import (
+    HTTP_LISTENER,
+    OWN_KEYS,
+    PROVIDER_PREFIX,
+    is_known,
+    may_have_secret,
+    nearest,
+)
 from quorate_protocol.kafka.config_schema import ConfigValueError, broker_definitions
 from quorate_protocol.kafka.releases import NEWEST_RELEASE
 from quorate_protocol.plain_data import dataclass
-from quorate_protocol.security.assertions import ALLOWED_FILES
-from quorate_protocol.security.oauth import ALLOWED_URLS, HEADER_URLENCODE
+from quorate_protocol.security.oauth import OAUTH_LOGIN_KEYS
 
 from quorate_controller.config.endpoints import Problems, parse_host_port
-from quorate_controller.config.providers import PROVIDER_PREFIX
 
 ConfigValue = str | int | float | bool | tuple[str, ...] | None
 
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 EARLY_START_LISTENERS: Final = "early.start.listeners"
-LOGIN_KEYS: Final = frozenset((ALLOWED_URLS, ALLOWED_FILES, HEADER_URLENCODE))
-"""Keys of OAUTHBEARER, which these do not have either: system properties of Java, and a key of clients."""
 
 CREATE_TOPIC_POLICY: Final = "create.topic.policy.class.name"
 ALTER_CONFIG_POLICY: Final = "alter.config.policy.class.name"
@@ -109,7 +112,7 @@ def typed_values(properties: Mapping[str, str], problem: Problems) -> dict[str, 
 
 def check_names(properties: Mapping[str, str], problem: Problems) -> None:
     """Report unknown keys, with the nearest known ones."""
-    further = OWN_KEYS.keys() | LOGIN_KEYS
+    further = OWN_KEYS.keys() | OAUTH_LOGIN_KEYS
     for name in properties:
         if is_known(name, further):
             continue

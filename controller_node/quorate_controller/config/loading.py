@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 
+from quorate_protocol.kafka.config_names import CONFIG_PROVIDERS
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.properties import parse_properties
 from quorate_protocol.security.stores import SecurityConfigError
@@ -57,7 +58,7 @@ from quorate_controller.config.listener_security import (
     prefix_of,
 )
 from quorate_controller.config.own_keys import ResponsePolicy, parse_response_policy, parse_snapshot_handover
-from quorate_controller.config.providers import PROVIDERS, check_providers, resolved
+from quorate_controller.config.providers import check_providers, resolved
 from quorate_controller.storage.controller_storage import StorageConfig
 from quorate_controller.storage.log import LogConfig
 
@@ -168,7 +169,7 @@ def reread_listener_tls(config: ControllerConfig, listener: str) -> ListenerTls:
     properties = {
         key: value
         for key, value in config.unresolved.items()
-        if key.startswith(PROVIDERS) or key.removeprefix(prefix) in LISTENER_TLS_KEYS
+        if key.startswith(CONFIG_PROVIDERS) or key.removeprefix(prefix) in LISTENER_TLS_KEYS
     }
     problems: list[str] = []
     found = resolved(properties, problems.append)

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from quorate_protocol.files import read_bounded
+from quorate_protocol.kafka.config_names import CONFIG_PROVIDERS, PROVIDER_PREFIX
 from quorate_protocol.properties import parse_properties
 
 from quorate_controller.config.endpoints import Problems
 
-PROVIDERS: Final = "config.providers"
-PROVIDER_PREFIX: Final = f"{PROVIDERS}."
 ALLOWED_PATHS: Final = "allowed.paths"
 
 _PACKAGE: Final = "org.apache.kafka.common.config.provider"
@@ -61,7 +60,7 @@ _READERS: Final[Mapping[str, Callable[[Path, str], str]]] = {
 
 def provider_names(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The providers that a configuration names."""
-    return tuple(part.strip() for part in properties.get(PROVIDERS, "").split(",") if part.strip())
+    return tuple(part.strip() for part in properties.get(CONFIG_PROVIDERS, "").split(",") if part.strip())
 
 
 def check_providers(properties: Mapping[str, str], problem: Problems) -> None:
@@ -71,14 +70,14 @@ def check_providers(properties: Mapping[str, str], problem: Problems) -> None:
         key = f"{PROVIDER_PREFIX}{name}.class"
         if properties.get(key, "").strip() not in _READERS:
             given = f" and {key}={properties[key]}" if key in properties else ""
-            problem(f"{PROVIDERS}={','.join(names)}{given}: {key} must be {' or '.join(_READERS)}")
+            problem(f"{CONFIG_PROVIDERS}={','.join(names)}{given}: {key} must be {' or '.join(_READERS)}")
     known = {
         f"{PROVIDER_PREFIX}{name}.{end}" for name in names for end in ("class", f"param.{ALLOWED_PATHS}")
     }
     for key in properties:
         if key.startswith(PROVIDER_PREFIX) and key not in known:
             problem(
-                f"{key}: is for no provider in {PROVIDERS}; allowed are {', '.join(sorted(known)) or 'none'}"
+                f"{key}: is for no provider in {CONFIG_PROVIDERS}; allowed are {', '.join(sorted(known)) or 'none'}"
             )
 
 
@@ -107,7 +106,7 @@ def resolved(properties: Mapping[str, str], problem: Problems) -> dict[str, str]
 
     return {
         key: value
-        if key.startswith(PROVIDERS)
+        if key.startswith(CONFIG_PROVIDERS)
         else _VARIABLE.sub(lambda match, key=key: content(key, match), value)  # type: ignore[misc]
         for key, value in properties.items()
     }

@@ -42,22 +42,6 @@ ANONYMOUS: Final = Principal()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """The other end of a connection, and the listener that it came in on."""
-
-    host: str
-    port: int
-    listener: str
-    principal: Principal = ANONYMOUS
-    """The authenticated principal, `User:ANONYMOUS` without authentication."""
-    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """How the listener is secured."""
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """The data about the sender of a request that authorization and version-dependent responses need.
 

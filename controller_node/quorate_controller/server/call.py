@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from quorate_protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.kafka.generated.envelope_response import EnvelopeResponse
 
 from quorate_controller.control.api import ControlError
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
     from quorate_protocol.kafka.apis import Payload
     from quorate_protocol.wire.server import Request
 
-    from quorate_controller.node.events import Peer, ResponseWithData
+    from quorate_controller.node.events import ResponseWithData
     from quorate_controller.raft.messages import RaftResponse
     from quorate_controller.security.access import Access
     from quorate_controller.server.authorization import Authorization
     from quorate_controller.server.connection import Exchange
+    from quorate_controller.server.connection_peer import Peer
     from quorate_controller.server.counters import RequestCounters
     from quorate_controller.server.misrouting import ConnectionFindings
 
@@ -51,8 +53,6 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """The timeout of control requests that have no field for it."""
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class Call:
@@ -97,7 +97,7 @@ class Call:
             client_id=request.client_id,
             listener=peer.listener,
             api_version=request.version,
-            request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // _MILLISECOND),
+            request_timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else max(0, timeout // MILLISECOND),
             forwarded=envelope is not None,
             security_protocol=peer.security_protocol,
             broker_id=None if envelope is None else forwarder_of(envelope),
@@ -191,7 +191,7 @@ class Call:
             "peer": str(self.peer),
             "principal": str(self.caller.principal),
             "client_id": self.caller.client_id,
-            "throttle_time_ms": throttle_time // _MILLISECOND,
+            "throttle_time_ms": throttle_time // MILLISECOND,
         }
         log.info("client_throttled", extra={"facts": facts})
         self.exchange.hold_for(throttle_time / timedelta(seconds=1))
@@ -265,20 +265,23 @@ class Call:
         if error is not None:
             self._refuse_because(error)
             return
-        carried = future.result()
-        self._send_raft_response(carried, frames)
+        raft_response = future.result()
+        self._send_raft_response(raft_response, frames)
         if self._judge is not None:
-            self._judge(carried.response)
+            self._judge(raft_response.response)
 
-    def _send_raft_response(self, carried: ResponseWithData, frames: SharedFrames) -> None:
-        if self._envelope is not None and carried.response.error_code is ErrorCode.not_leader_or_follower:
+    def _send_raft_response(self, raft_response: ResponseWithData, frames: SharedFrames) -> None:
+        if (
+            self._envelope is not None
+            and raft_response.response.error_code is ErrorCode.not_leader_or_follower
+        ):
             # AddRaftVoter, RemoveRaftVoter: only the broker can look for the leader and forward again.
             self.refuse(ErrorCode.not_controller)
             return
         if self._is_over():
             return
         try:
-            frame = frames.frame(carried, self.request)
+            frame = frames.frame(raft_response, self.request)
         except UnsupportedVersion as error:
             self.exchange.refuse(error.message)
         except Exception as error:

@@ -22,8 +22,9 @@ from quorate_protocol.errors import ProtocolError
 from quorate_protocol.kafka.enums import SecurityProtocol
 from quorate_protocol.plain_data import dataclass
 
-from quorate_controller.node.events import ANONYMOUS, Peer, Principal
+from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.scheduler import Account, ServiceClass, StepResult, class_of
+from quorate_controller.server.connection_peer import Peer
 from quorate_controller.server.connection_quotas import Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.misrouting import ConnectionFindings
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quorate_controller.scheduler import Scheduler
-    from quorate_controller.server.connection_memory import ListenerLimits, RequestMemory, ResponseMemory
+    from quorate_controller.server.connection_memory import RequestMemory, ResponseMemory
     from quorate_controller.server.connection_quotas import ConnectionQuotas, Place
     from quorate_controller.server.counters import RequestCounters
+    from quorate_controller.server.listener_limits import ListenerLimits
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
@@ -123,9 +125,8 @@ class Exchange:
     def end_later(self, response: bytes | None, delay_s: float) -> None:
         """Read no more, and after `delay_s` send the response, if there is one, and close the connection."""
         self.connection.drain()
-        self.connection.call_later(
-            delay_s, self.drop if response is None else partial(self.respond, response)
-        )
+        finish = self.drop if response is None else partial(self.respond, response)
+        self.connection.call_later(delay_s, finish)
 
     def hold_for(self, delay_s: float) -> None:
         """Serve no other request of the connection for `delay_s` (KIP-219)."""
@@ -307,8 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_complete:
             self.last_activity = now_s
         if intake.is_large:
-            reason = intake.find_class(self._class_of)
-            if reason is not None:
+            if (reason := intake.find_class(self._class_of)) is not None:
                 self._refuse_size(reason)
             intake.count()
         self._serve_in_turn()

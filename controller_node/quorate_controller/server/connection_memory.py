@@ -63,24 +63,6 @@ HARD_FACTOR: Final = 4
 """At this multiple of the bound, clients are closed also if they have read something in the last `SLOW_S_MIN`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerLimits:
-    """Bounds of one listener, with Kafka's property names where it has them."""
-
-    frame_size_bytes_max: int = 100 * 1024 * 1024
-    """socket.request.max.bytes"""
-    in_flight_max: int = 256
-    """Requests of one connection that may wait for their responses."""
-    socket_send_buffer_bytes: int = 100 * 1024
-    """socket.send.buffer.bytes, what the system keeps for a peer that does not read; negative: the system decides."""
-    send_buffer_bytes_max: int = 4 * 1024 * 1024
-    """Responses of one connection that may wait for the peer to read; one response may be larger."""
-    response_memory_bytes_max: int = 128 * 1024 * 1024
-    """The maximum memory of the responses on all connections of all listeners, see `ResponseMemory`."""
-    idle_timeout_ms: int = 600_000
-    """connections.max.idle.ms; negative: never."""
-
-
 class Arrival:
     """The time that the unfinished request of one connection may take: each byte gives it credit."""
 

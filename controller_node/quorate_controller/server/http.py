@@ -44,7 +44,7 @@ class HttpPages:
         )
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve. Raises OSError. An empty host means all interfaces."""
+        """Bind and serve. Raises OSError. An empty host or 0.0.0.0 binds all interfaces."""
         await self.server.start(host, port)
 
     @property

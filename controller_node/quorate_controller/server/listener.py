@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quorate_controller.server.connection import RequestHandler
-    from quorate_controller.server.connection_memory import ListenerLimits
+    from quorate_controller.server.listener_limits import ListenerLimits
     from quorate_controller.server.tls import TlsOfListener
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Acceptor:
         return self._sockets.port
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and accept. An empty host binds all interfaces. Raises OSError."""
+        """Bind and accept. An empty host or 0.0.0.0 binds all interfaces. Raises OSError."""
         await self._sockets.start(host, port)
         if self._tls is not None:
             self._following = self._loop.create_task(self._tls.follow_files())
@@ -215,7 +215,7 @@ class Listener:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and listen. An empty host binds all interfaces, port 0 a free port.
+        """Bind and listen. An empty host or 0.0.0.0 binds all interfaces, port 0 a free port.
 
         Raises:
             OSError: the address cannot be bound.

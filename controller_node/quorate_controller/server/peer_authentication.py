@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from quorate_protocol.errors import ErrorCode
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.kafka.generated.sasl_authenticate_request import SaslAuthenticateRequest
 from quorate_protocol.kafka.generated.sasl_authenticate_response import SaslAuthenticateResponse
 from quorate_protocol.kafka.generated.sasl_handshake_request import SaslHandshakeRequest
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from quorate_protocol.security.tokens import TokenKeeper
 
     from quorate_controller.config.listener_sasl import Login
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class PeerAuthenticationError(Exception):
@@ -57,7 +55,7 @@ class PeerAuthentication:
         if response.error_code is not ErrorCode.none:
             raise PeerAuthenticationError(response.error_message or response.error_code.name.upper())
         assert self._dialogue is not None, "it begins after the handshake"
-        self.lifetime_ms = response.session_lifetime // _MILLISECOND
+        self.lifetime_ms = response.session_lifetime // MILLISECOND
         try:
             message = self._dialogue.next(response.auth_bytes)
         except ScramError as error:

@@ -43,7 +43,9 @@ class RequestIntake:
         self.is_counted = False
         """Whether the connection holds more than it may without being counted."""
         self.is_large = False
-        """Whether the last data has to be counted. Most data is one small request, which need not."""
+        """Whether the last data has to be counted. Most data is one small request, which need not. No property: each
+        request would take the size of the decoder's buffer twice.
+        """
         self.waits_for_memory = False
         """Whether there is no memory for more of the unfinished request."""
         self._decoder = FrameDecoder(frame_size_bytes_max)

@@ -83,21 +83,21 @@ class SharedFrames:
     """
 
     def __init__(self) -> None:
-        self._carried: ResponseWithData | None = None
+        self._raft_response: ResponseWithData | None = None
         self._version = -1
         self._frame = bytearray()
 
-    def frame(self, carried: ResponseWithData, request: Request) -> bytearray:
+    def frame(self, raft_response: ResponseWithData, request: Request) -> bytearray:
         """Encode as `encode_response_frame` the response to a request of raft."""
         version, correlation_id = request.version, request.correlation_id
-        if carried is self._carried and version == self._version:
+        if raft_response is self._raft_response and version == self._version:
             frame = bytearray(self._frame)
             _CORRELATION.pack_into(frame, LENGTH.size, correlation_id)
             return frame
-        response = response_to_wire(carried.response, carried.data, version=version)
+        response = response_to_wire(raft_response.response, raft_response.data, version=version)
         frame = encode_response_frame(request.api, version, correlation_id, response)
         if len(frame) <= SHARED_BYTES_MAX:
-            self._carried, self._version, self._frame = carried, version, frame
+            self._raft_response, self._version, self._frame = raft_response, version, frame
         return frame
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 from quorate_controller.config.loading import reread_listener_tls
 from quorate_controller.scheduler import Scheduler
 from quorate_controller.security.sasl import SCRAM_MECHANISMS, Decoys, decoy_secret
-from quorate_controller.server.connection_memory import ListenerLimits, ResponseMemory
+from quorate_controller.server.connection_memory import ResponseMemory
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Listener, request_memory
+from quorate_controller.server.listener_limits import ListenerLimits
 from quorate_controller.server.sasl import SaslGate
 from quorate_controller.server.tls import TlsOfListener
 

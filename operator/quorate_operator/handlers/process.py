@@ -128,9 +128,7 @@ async def run_operator(options: OperatorOptions) -> None:
             identity=options.identity,
             lease_duration_s=options.lease_duration_s,
             selector=options.selector,
-            policy=options.policy.with_images(
-                (options.images.quorate, options.images.kafka, options.images.lake)
-            ),
+            policy=options.policy.with_images(options.images.names),
         )
         work = [liveness.run(), probe(api), _lead(options, shared, stop)]
         await _until_stopped(work, stop)

@@ -34,6 +34,7 @@ from quorate_operator.models.v1alpha1 import (
     KafkaController,
     Resource,
 )
+from quorate_operator.models.yaml_errors import YAML_ERRORS
 
 DOCUMENTS_MAX = 100
 _ID_DIGITS_MAX = 10
@@ -337,7 +338,7 @@ def _load_documents(text: str, source: str) -> Iterator[Resource | _NamedSecret]
     stream.name = source  # PyYAML's errors name it
     try:
         documents = list(yaml.load_all(stream, Loader=_Loader))
-    except yaml.YAMLError as error:
+    except YAML_ERRORS as error:
         raise ManifestError(f"{source}: can't be read as YAML: {_one_line(error)}") from error
     except RecursionError as error:
         raise ManifestError(f"{source}: can't be read as YAML: it is nested too deeply") from error

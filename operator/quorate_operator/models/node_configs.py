@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 from quorate_protocol.kafka.config_names import (
+    HTTP_LISTENER,
     OWN_KEYS,
     definition_of,
     is_known,
@@ -35,7 +36,7 @@ BROKER_KEYS: Final[frozenset[str]] = frozenset()
 
 _OWNED: Final[Mapping[str, str]] = {
     "broker.id": "node ids follow from nodeIds",
-    "quorate.http.listener": "the address follows from the pod, whose probes use it",
+    HTTP_LISTENER: "the address follows from the pod, whose probes use it",
     "sasl.mechanism.controller.protocol": "follows from sasl.mechanisms of the KafkaController's listener",
     "sasl.mechanism.inter.broker.protocol": "follows from sasl.mechanisms of the first listener",
     "security.inter.broker.protocol": "follows from protocol of the first listener",

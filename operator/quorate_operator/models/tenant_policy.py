@@ -15,6 +15,7 @@ import yaml
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
 from quorate_operator.models.base import Model
+from quorate_operator.models.yaml_errors import YAML_ERRORS
 
 LIST_LENGTH_MAX = 256
 POLICY_SIZE_BYTES_MAX = 64 * 1024
@@ -25,7 +26,7 @@ Pattern = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern
 Patterns = Annotated[tuple[Pattern, ...], Field(strict=False, max_length=LIST_LENGTH_MAX)]
 
 
-class PolicyError(Exception):
+class PolicyError(ValueError):
     """A policy that can't be used. The message names the field and what is allowed."""
 
 
@@ -110,11 +111,15 @@ class Refused(NamedTuple):
 
 def parse_policy(text: str) -> TenantPolicy:
     """Return the policy of a YAML or JSON text; an empty text is the default. Raises PolicyError."""
-    if len(text.encode()) > POLICY_SIZE_BYTES_MAX:
+    try:
+        size_bytes = len(text.encode())
+    except UnicodeEncodeError as error:  # a variable of the environment may have any bytes
+        raise PolicyError("the policy is not Unicode text") from error
+    if size_bytes > POLICY_SIZE_BYTES_MAX:
         raise PolicyError(f"the policy has more than {POLICY_SIZE_BYTES_MAX} bytes")
     try:
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (*YAML_ERRORS, RecursionError) as error:
         raise PolicyError(f"can't be read as YAML: {' '.join(str(error).split())}") from error
     try:
         return TenantPolicy.model_validate({} if content is None else content)

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Mapping
 
+from quorate_protocol.kafka.config_names import HTTP_LISTENER
+
 from quorate_operator import security
 from quorate_operator.models.pools import LogFormat
 from quorate_operator.models.storage import METADATA_VOLUME
@@ -96,7 +98,7 @@ def node_properties(
         properties |= internal_topic_properties(quorum.broker_count)
         properties |= rack_properties(context, node)
     elif node.implementation is Implementation.PYTHON:
-        properties["quorate.http.listener"] = f"0.0.0.0:{HTTP_PORT}"
+        properties[HTTP_LISTENER] = f"0.0.0.0:{HTTP_PORT}"
     return properties | dict(node.config)
 
 

@@ -47,6 +47,11 @@ class Images:
     user_id: int | None = 1000
     """The user and group of pods, which is that of the images; None: Kubernetes or OpenShift chooses them."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The images themselves, which a policy always allows."""
+        return self.quorate, self.kafka, self.lake
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:

@@ -107,7 +107,7 @@ class StatusPage:
         )
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve. Raises OSError. An empty host means all interfaces."""
+        """Bind and serve. Raises OSError. An empty host or 0.0.0.0 binds all interfaces."""
         await self.server.start(host, port)
 
     @property

@@ -38,7 +38,7 @@ LAUNCHER_COMPLAINS: Final = ("Error", "Exception", "Invalid", "Unrecognized")
 LAUNCHER_LINES_MAX: Final = 200
 LAUNCHER_ENDS_WITHIN_S: Final = 2
 OF_A_TASK: Final = f"{LakeError.__module__}.{LakeError.__qualname__}: "
-"""The begin of the line with the message, in the traceback that Spark reports of a task."""
+"""The beginning of the line with the message, in the traceback that Spark reports of a task."""
 JVM_ENDS_WITHIN_S: Final = 60
 HOW_TO_GET: Final = {
     "pyspark": "Spark is missing: pip install 'quorate[lake]'",

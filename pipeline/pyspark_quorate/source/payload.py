@@ -21,7 +21,7 @@ from quorate_protocol.records.control import CONTROL_NAMES, decode_control
 from quorate_protocol.records.framing import decode_record
 from quorate_protocol.records.generated import RECORD_CLASSES, ConfigRecord
 from quorate_protocol.uuids import uuid_to_text
-from quorate_protocol.wire.schema import EntityClass, FieldSchema, schema_of
+from quorate_protocol.wire.schema import EntityClass, FieldSchema, field_of, schema_of
 
 NO_OP: Final = "NoOpRecord"
 METADATA_NAMES: Final = {key: classes[-1].__name__ for key, classes in RECORD_CLASSES.items()}
@@ -111,8 +111,8 @@ def field_name(name: str) -> str:
 
 def field_text(entity: Any, name: str) -> str:
     """The JSON of one field of an entity."""
-    field = next(field for field in schema_of(type(entity)) if field.name == name)
-    return _field_writer(type(entity), field)(getattr(entity, name))
+    entity_type = type(entity)
+    return _field_writer(entity_type, field_of(entity_type, name))(getattr(entity, name))
 
 
 def number_text(value: float) -> str:

@@ -97,7 +97,7 @@ class HttpServer:
         )
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve. Raises OSError. An empty host means all interfaces, port 0 a free port."""
+        """Bind and serve. Raises OSError. An empty host or 0.0.0.0 binds all interfaces, port 0 a free port."""
         await self.prepare()
         self._acceptor = SocketAcceptor(self._accept, ACCEPTS_PER_TURN)
         await self._acceptor.start(host, port)

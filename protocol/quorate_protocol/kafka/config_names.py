@@ -25,7 +25,9 @@ SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 AUTHORIZER_KEYS: Final = frozenset((SUPER_USERS, ALLOW_EVERYONE))
 """Names of StandardAuthorizer, which the definitions of Kafka's brokers do not have."""
-PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.", "config.providers.")
+CONFIG_PROVIDERS: Final = "config.providers"
+PROVIDER_PREFIX: Final = f"{CONFIG_PROVIDERS}."
+PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.", PROVIDER_PREFIX)
 """What begins with one of these is read by a plug-in that another property names."""
 _LISTENER: Final = re.compile(r"(listener\.name\.([^.]+)\.)(.+)")
 _SECRET: Final = re.compile("pass|secret|jaas|key|credential|token", re.IGNORECASE)

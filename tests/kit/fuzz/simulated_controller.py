@@ -15,9 +15,10 @@ from quorate_controller.config import parse_config, parse_format_target
 from quorate_controller.directories.format import FormatOptions, QuorumChoice, format_directories
 from quorate_controller.driver import Clock, Driver, HostNames
 from quorate_controller.node.assembly import open_node
-from quorate_controller.node.events import Peer, Principal
+from quorate_controller.node.events import Principal
 from quorate_controller.scheduler import Account
 from quorate_controller.server.connection import Exchange, RequestHandler
+from quorate_controller.server.connection_peer import Peer
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.misrouting import ConnectionFindings

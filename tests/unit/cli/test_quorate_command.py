@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,21 @@ def test_a_character_that_the_locale_lacks_is_escaped() -> None:
     assert ran.stdout == b"1 \\u2265 0\n"
 
 
+def test_json_is_json_where_the_locale_lacks_its_characters() -> None:
+    content = {"\xe9": "\xe9 \u2265 \U0001f600 \udcff \\ \x07"}
+    code = (
+        "from quorate.command_line import prepare_text\nfrom quorate.console import print_json\n"
+        f"prepare_text()\nprint_json({content!a})"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert json.loads(ran.stdout.decode("ascii")) == content
+
+
 def test_it_runs_as_a_module() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "quorate", "version"], capture_output=True, text=True, check=True
@@ -266,13 +282,13 @@ def test_brokers_that_cannot_run_fail_the_play_with_what_is_missing(
 
 def test_brokers_are_left_out_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    never = play.play_session.BrokersPlayed.NEVER
-    prepared = play.play_session.prepare(MANIFEST + BROKER, "m.yaml", None, {}, lambda _: None, brokers=never)
+    prepare = partial(play.play_session.prepare, without_brokers=True)
+    prepared = prepare(MANIFEST + BROKER, "m.yaml", None, {}, lambda _: None)
     prepared.layout.directory.release()
     assert [node.label for node in prepared.layout.desired.nodes] == ["controller-3000"]
     stock = MANIFEST.replace("replicas: 1", "replicas: 1, nodes: [{nodeId: 3000, implementation: java}]")
     with pytest.raises(PlayError, match="controller 3000 of the manifest is stock Kafka's"):
-        play.play_session.prepare(stock + BROKER, "m.yaml", None, {}, lambda _: None, brokers=never)
+        prepare(stock + BROKER, "m.yaml", None, {}, lambda _: None)
 
 
 def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirectory) -> None:

@@ -178,6 +178,9 @@ def test_every_fault_is_told_at_once() -> None:
         ),
         (CONTROLLERS.replace("quorum", "Quorum"), "metadata.name: 'Quorum': must match pattern"),
         ("a: [", "m.yaml: can't be read as YAML: "),
+        ("a: 2024-13-01", "m.yaml: can't be read as YAML: month must be in 1..12"),
+        ('a: "\\UFFFFFFFF"', "m.yaml: can't be read as YAML: "),
+        ("a: !!bool x", "m.yaml: can't be read as YAML: "),
         (f"{CONTROLLERS}  replicas: 5\n", "the key 'replicas' is given twice in \"m.yaml\", line 7"),
         (
             CONTROLLERS + BROKERS.replace("controllers: quorum", "controllers: other"),

@@ -10,6 +10,7 @@ from quorate_admin.types.cluster import RaftVoterEndpoint
 from quorate_protocol.kafka.metadata_log import META_PROPERTIES
 from quorate_protocol.plain_data import dataclass
 from quorate_protocol.uuids import uuid_from_text
+from quorate_protocol.wildcard_hosts import ALL_INTERFACES
 
 from quorate.console import INT32_MAX, CommandError, parse_id, read_properties
 
@@ -24,7 +25,6 @@ DIRECTORY_ID = "directory.id"
 
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._%]*)):([0-9]{1,5})")
 _LISTENER_FORM = "NAME://host:port, where the host may be empty, and an IPv6 address is in brackets"
-_ALL_INTERFACES = ("", "0.0.0.0")  # noqa: S104 - compared with, never bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def _listeners(properties: Mapping[str, str], key: str) -> Iterator[tuple[str, R
         if match is None:
             raise CommandError(f"{key}: {entry!r} is not of the form {_LISTENER_FORM}")
         name, host = match[1].upper(), match[2] or match[3]
-        if host in _ALL_INTERFACES:
+        if host in ALL_INTERFACES:
             # As the controller on this machine advertises it. Kafka's tool sends localhost or 0.0.0.0, which lead the
             # active controller to its own machine.
             host = socket.getfqdn()

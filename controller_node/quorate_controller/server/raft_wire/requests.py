@@ -15,6 +15,7 @@ import quorate_protocol.kafka.generated.remove_raft_voter_request as remove_vote
 import quorate_protocol.kafka.generated.update_raft_voter_request as update_voter
 import quorate_protocol.kafka.generated.vote_request as vote
 from quorate_protocol.errors import ErrorCode, ProtocolError
+from quorate_protocol.kafka.field_types import MILLISECOND
 from quorate_protocol.kafka.metadata_log import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from quorate_protocol.wire.versions import api_versions_request
 
@@ -158,7 +159,7 @@ def request_to_wire(request: messages.RaftRequest) -> Payload:
 
 
 def _milliseconds(duration: timedelta) -> int:
-    return duration // timedelta(milliseconds=1)
+    return duration // MILLISECOND
 
 
 def _receiver(node_id: int, directory_id: UUID | None) -> ReplicaKey | None:

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import MappingProxyType
@@ -74,15 +73,6 @@ class Request:
         return cls(**{**arguments, "kafka": kafka}, directory=directory, notes=())
 
 
-class BrokersPlayed(Enum):
-    """Whether the brokers of a manifest are played."""
-
-    REQUIRED = auto()
-    IF_POSSIBLE = auto()
-    """Not without Java and Kafka's jars; a note says so."""
-    NEVER = auto()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A cluster that can be supervised, with its directory locked; `notes` are for the user."""
@@ -98,30 +88,21 @@ def ask_for(
     environment: Mapping[str, str],
     progress: Progress,
     *,
-    brokers: BrokersPlayed = BrokersPlayed.IF_POSSIBLE,
+    without_brokers: bool = False,
 ) -> Request:
-    """Check a manifest and find the Kafka that it needs, which may take time. Raises ManifestError, PlayError."""
+    """Check a manifest and find the Kafka that it needs, which may take time.
+
+    Raises ManifestError or PlayError, for instance KafkaUnavailableError. `without_brokers` needs no Kafka.
+    """
     asked = desired_cluster(_load(manifest, source))
     directory = directory_of(asked.name, path)
     kafka: dict[str, Kafka] = {}
     notes: tuple[str, ...] = ()
-    if brokers is BrokersPlayed.NEVER:
+    if without_brokers:
         _check_controllers_need_no_kafka(asked)
     else:
-        kafka, notes = _find_kafkas(
-            asked,
-            _versions_kept(directory),
-            environment,
-            progress,
-            must_play_brokers=brokers is BrokersPlayed.REQUIRED,
-        )
-    return Request(
-        manifest=manifest,
-        source=source,
-        directory=directory,
-        kafka=kafka,
-        notes=notes,
-    )
+        kafka, notes = _find_kafkas(asked, _versions_kept(directory), environment, progress)
+    return Request(manifest=manifest, source=source, directory=directory, kafka=kafka, notes=notes)
 
 
 def prepare(
@@ -131,7 +112,7 @@ def prepare(
     environment: Mapping[str, str],
     progress: Progress,
     *,
-    brokers: BrokersPlayed = BrokersPlayed.IF_POSSIBLE,
+    without_brokers: bool = False,
 ) -> Session:
     """Check a manifest and settle its cluster's identity, in `path` or in `.quorate/<name>`.
 
@@ -141,7 +122,7 @@ def prepare(
     directory = directory_of(asked.name, path)
     if directory.held:
         directory.lock()  # raises, before anything that takes time
-    request = ask_for(manifest, source, path, environment, progress, brokers=brokers)
+    request = ask_for(manifest, source, path, environment, progress, without_brokers=without_brokers)
     directory = request.directory
     directory.lock()
     try:
@@ -387,21 +368,17 @@ def _find_kafkas(
     kept: Collection[str],
     environment: Mapping[str, str],
     progress: Progress,
-    *,
-    must_play_brokers: bool,
 ) -> tuple[dict[str, Kafka], tuple[str, ...]]:
-    """Return every Kafka that the cluster needs, or none and a note about it."""
+    """Return every Kafka that the cluster needs, and notes. Raises KafkaUnavailableError."""
     versions = {node.kafka_version for node in desired.nodes if node.implementation is Implementation.JAVA}
     try:
         kafka = {version: find_kafka(version, environment, progress) for version in sorted(versions)}
     except KafkaUnavailableError as error:
         if any(node.implementation is Implementation.JAVA for node in desired.of_role(Role.CONTROLLER)):
             raise
-        if must_play_brokers:
-            raise KafkaUnavailableError(
-                f"{error}; --without-brokers runs the controllers alone, without Java"
-            ) from None
-        return {}, (f"Playing the controllers alone, without brokers: {error}",)
+        raise KafkaUnavailableError(
+            f"{error}; --without-brokers runs the controllers alone, without Java"
+        ) from None
     notes = []
     for version in sorted(set(kept) - versions):
         try:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from quorate_protocol.kafka.config_names import HTTP_LISTENER
 from quorate_protocol.properties import parse_properties
 
 from quorate_operator.planning.cluster import Address, DesiredNode, Implementation
@@ -42,7 +43,7 @@ def controller_properties(
         **directory_properties([str(path) for path in data]),
     }
     if node.implementation is Implementation.PYTHON and HTTP in ports:
-        properties["quorate.http.listener"] = f"{LOOPBACK}:{ports[HTTP]}"
+        properties[HTTP_LISTENER] = f"{LOOPBACK}:{ports[HTTP]}"
     return properties | dict(node.config)
 
 

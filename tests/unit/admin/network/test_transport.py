@@ -126,6 +126,28 @@ async def test_ports_of_other_protocols_are_reported_at_once(greeting: bytes, re
             assert (await admin.describe_cluster()).cluster_id == CLUSTER_ID
 
 
+async def test_a_known_node_whose_port_has_another_protocol_is_left_for_the_others() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with FakeCluster((1, 2)) as cluster:
+        cluster.handle("UnregisterBroker", lambda _: DONE)
+        host, _, port = cluster.nodes[1].address.rpartition(":")
+        async with AdminClient(bootstrap_servers=cluster.bootstrap[:1], **quick()) as admin:
+            await admin.describe_cluster()
+            await cluster.nodes[1].stop()
+            cluster.controller_id = 2
+            async with await asyncio.start_server(serve, host, int(port), reuse_address=True):
+                await admin.unregister_broker(7)
+                assert len(cluster.nodes[2].received("UnregisterBroker")) == 1
+                await cluster.nodes[2].stop()
+                with pytest.raises(UnreachableError, match="it speaks HTTP, not Kafka's protocol"):
+                    async with asyncio.timeout(HANG_S):
+                        await admin.unregister_broker(7)
+
+
 async def test_a_request_that_is_never_answered_is_a_timeout() -> None:
     responses = iter((DONE, SILENCE))
     async with FakeCluster() as cluster:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from quorate_controller.config import ConfigError, parse_config
-from quorate_controller.config.keys import LOGIN_KEYS, notes_on_ignored
+from quorate_controller.config.keys import notes_on_ignored
 from quorate_controller.config.listener_sasl import OAUTH_KEYS, SASL_KEYS
 from quorate_controller.config.listener_security import LISTENER_TLS_KEYS
 from quorate_protocol.kafka.config_names import AUTHORIZER_KEYS, OWN_KEYS
 from quorate_protocol.kafka.config_schema import broker_definitions
+from quorate_protocol.security.oauth import OAUTH_LOGIN_KEYS
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "configuration.md"
 MINIMAL = {
@@ -34,7 +35,7 @@ def keys_in(text: str) -> set[str]:
 
 
 def test_keys_exist() -> None:
-    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS | LOGIN_KEYS
+    known = broker_definitions().keys() | OWN_KEYS.keys() | AUTHORIZER_KEYS | OAUTH_LOGIN_KEYS
     assert keys_in(DOCUMENT.read_text()) - known == set()
 
 

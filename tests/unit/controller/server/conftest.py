@@ -20,11 +20,11 @@ from quorate_controller.node.status import NodeStatus
 from quorate_controller.raft.events import QuorumDescription
 from quorate_controller.security.authorizer import Authorizer
 from quorate_controller.server import peers
-from quorate_controller.server.connection_memory import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from quorate_controller.server.counters import RequestCounters
 from quorate_controller.server.dispatch import Dispatcher
 from quorate_controller.server.listener import Listener
+from quorate_controller.server.listener_limits import ListenerLimits
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest
 from quorate_protocol.wire.client import ClientConnection
 

@@ -11,9 +11,9 @@ import pytest
 from kit.controller_parts import heartbeat, heartbeat_response
 from kit.request_handlers import LargeResponses
 from kit.waiting import HANG_S, turn_until
-from quorate_controller.server.connection_memory import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits
 from quorate_controller.server.counters import Limit
+from quorate_controller.server.listener_limits import ListenerLimits
 from quorate_protocol.errors import ErrorCode
 from quorate_protocol.kafka.apis import APIS
 from quorate_protocol.kafka.generated.api_versions_request import ApiVersionsRequest

@@ -23,10 +23,10 @@ from quorate_controller.server.connection_memory import (
     RESERVED_BYTES,
     UNCOUNTED_REQUEST_BYTES_MAX,
     Arrival,
-    ListenerLimits,
     RequestMemory,
 )
 from quorate_controller.server.counters import Limit, RequestCounters
+from quorate_controller.server.listener_limits import ListenerLimits
 from quorate_controller.server.server import ControllerServer, request_memory_bytes_max
 from quorate_protocol.wire.frames import encode_frame
 

@@ -17,10 +17,10 @@ from quorate_controller.server.connection_memory import (
     HARD_FACTOR,
     READ_BYTES_MAX,
     SLOW_S_MIN,
-    ListenerLimits,
     ResponseMemory,
 )
 from quorate_controller.server.counters import Limit, RequestCounters
+from quorate_controller.server.listener_limits import ListenerLimits
 from quorate_protocol.wire.frames import encode_frame
 
 MIB = 1024 * 1024

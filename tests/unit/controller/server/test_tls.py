@@ -17,10 +17,10 @@ from quorate_controller.config.listener_security import ListenerTls
 from quorate_controller.node.events import ANONYMOUS, Principal
 from quorate_controller.security.principal_rules import parse_rules
 from quorate_controller.server import connection_quotas, listener
-from quorate_controller.server.connection_memory import ListenerLimits
 from quorate_controller.server.connection_quotas import ConnectionLimits, Stage
 from quorate_controller.server.counters import Limit
 from quorate_controller.server.listener import Listener
+from quorate_controller.server.listener_limits import ListenerLimits
 from quorate_controller.server.peer_lane import Address, LaneLimits, PeerLane
 from quorate_controller.server.tls import TlsOfListener
 from quorate_protocol.security.stores import SecurityConfigError, TlsConfig

@@ -413,6 +413,11 @@ def test_wildcards_have_no_other_meaning() -> None:
         ("podSecurity: baseline", "podSecurity: "),
         ("addresses: [10.0.0.1/8]", "addresses.0: "),
         ("[", "can't be read as YAML"),
+        ("secrets: [2024-13-01]", "can't be read as YAML: month must be in 1..12"),
+        ('secrets: ["\\UFFFFFFFF"]', "can't be read as YAML: "),
+        ("secrets: [!!timestamp x]", "can't be read as YAML: "),
+        ("secrets: [!!bool x]", "can't be read as YAML: "),
+        ("secrets: ['\udcff']", "is not Unicode text"),
         ("- a", "policy: "),
     ],
 )
