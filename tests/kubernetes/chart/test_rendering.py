@@ -176,6 +176,23 @@ def test_all_namespaces_have_to_be_asked_for(render: Callable[..., Any]) -> None
     assert scope({"watchNamespaces": ["*"]}) == (["--all-namespaces"], {"ClusterRole", "ClusterRoleBinding"})
 
 
+@pytest.mark.parametrize(
+    ("watched", "condition"),
+    [
+        ([], 'request.namespace in ["quorate-system"]'),
+        (["*"], None),
+        (["kafka", "staging"], 'request.namespace in ["kafka","staging"]'),
+    ],
+)
+def test_fields_are_strict_where_the_operator_works(
+    render: Callable[..., Any], watched: list[str], condition: str | None
+) -> None:
+    objects = render({"watchNamespaces": watched, "strictFields": {"create": True}})
+    (policy,) = of_kind(objects, "ValidatingAdmissionPolicy")
+    conditions = {item["name"]: item["expression"] for item in policy["spec"]["matchConditions"]}
+    assert conditions.get("watched-namespace") == condition
+
+
 def test_the_policy_of_the_chart_is_that_of_the_operator(render: Callable[..., Any]) -> None:
     def policy(values: dict[str, Any]) -> TenantPolicy:
         (deployment,) = of_kind(render(values), "Deployment")
