@@ -198,6 +198,16 @@ Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=LABELS_MAX)]
 Annotations = Annotated[dict[LabelKey, AnnotationValue], Field(max_length=LABELS_MAX)]
 
 
+def without_nulls(value: Any) -> Any:
+    """Return JSON without the fields that are null: to Kubernetes, such a field is not there."""
+    match value:
+        case dict():
+            return {key: without_nulls(part) for key, part in value.items() if part is not None}
+        case list() | tuple():
+            return [without_nulls(part) for part in value]
+    return value
+
+
 class Model(BaseModel):
     """What every part of a manifest shares."""
 

@@ -7,6 +7,7 @@ other shapes than the expected one are refused, as are fields of pods that are n
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from quorate_operator.models.base import without_nulls
 from quorate_operator.models.exposures import BY_HOST
 from quorate_operator.models.tenant_pods import check_containers, check_pod_security, check_references
 from quorate_operator.models.tenant_policy import (
@@ -33,7 +34,7 @@ class Check(NamedTuple):
 
 def pool_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
     """Return what the policy does not allow in the spec of a KafkaController or KafkaBroker."""
-    template = spec.get("template") or {}
+    template = without_nulls(spec.get("template") or {})
     found = [*_refused((*_of_pool(spec), *_of_template(template)), policy)]
     found += check_references("spec.template", template, policy)
     found += check_pod_security("spec.template.securityContext", template.get("securityContext"), policy)

@@ -353,6 +353,14 @@ def test_another_shape_is_refused_and_no_fault(shape: Any) -> None:
     assert fields(sidecar(envFrom=shape))
 
 
+def test_null_is_no_value() -> None:
+    """Kubernetes drops it, and so do the pods of nodes."""
+    nulls = {"runAsNonRoot": None, "seccompProfile": None, "sysctls": None, "hostUsers": None}
+    assert fields({"template": {"securityContext": nulls}}) == []
+    assert fields(sidecar(securityContext=RESTRICTED | nulls)) == []
+    assert fields(sidecar(securityContext=RESTRICTED | {"allowPrivilegeEscalation": None}))
+
+
 SERVERS = {"bootstrapServers": ["Kafka-1.example.com:9093"]}
 
 
