@@ -22,6 +22,7 @@ NODE_ID_MAX = 2**31 - 1
 CONFIG_PROPERTIES_MAX = 500
 LOG_LEVELS_MAX = 50
 LABELS_MAX = 64
+SHOWN_LENGTH_MAX = 80
 
 # Properties that Quorate derives from the rest of the manifest. With two sources, a property could contradict itself.
 DERIVED_PROPERTIES = frozenset(
@@ -196,6 +197,12 @@ LabelValue = Annotated[str, StringConstraints(max_length=63)]
 AnnotationValue = Annotated[str, StringConstraints(max_length=65536)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=LABELS_MAX)]
 Annotations = Annotated[dict[LabelKey, AnnotationValue], Field(max_length=LABELS_MAX)]
+
+
+def shown_value(value: object) -> str:
+    """Return the value as a person would write it, cut to a readable length."""
+    text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[: SHOWN_LENGTH_MAX - 3]}..."
 
 
 def without_nulls(value: Any) -> Any:

@@ -21,6 +21,8 @@ from quorate_protocol.kafka.config_schema import ConfigValueError, Definition
 from quorate_protocol.kafka.releases import version_key
 from quorate_protocol.security.oauth import OAUTH_LOGIN_KEYS
 
+from quorate_operator.models.base import shown_value
+
 CUSTOM_KEYS_MAX = 100
 CustomConfigKeys = Annotated[
     tuple[
@@ -43,7 +45,6 @@ _OWNED: Final[Mapping[str, str]] = {
 """Why a property can't be set, besides those that follow from a field of the same meaning."""
 _REFERENCE: Final = "${"
 """A value with it is read by a config provider when the node starts."""
-_SHOWN_LENGTH_MAX: Final = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def _unknown(name: str, value: str, kind: NodeKind) -> str:
         if near
         else "remove it, or list it in customConfigKeys if a plug-in reads it"
     )
-    shown = name if may_have_secret(name) else f"{name}: {_shown(value)}"
+    shown = name if may_have_secret(name) else f"{name}: {shown_value(value)}"
     return f"{shown}: there is no such property in Kafka {kind.version}; {hint}"
 
 
@@ -110,9 +111,6 @@ def _faults_of_value(name: str, value: str, definition: Definition, kind: NodeKi
             definition.parse(value)
         except ConfigValueError as error:
             reason = str(error).rpartition(f" for configuration {definition.name}: ")[2]
-            yield f"{name}: not allowed" if definition.sensitive else f"{name}: {_shown(value)}: {reason}"
-
-
-def _shown(value: str) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[: _SHOWN_LENGTH_MAX - 3]}..."
+            yield (
+                f"{name}: not allowed" if definition.sensitive else f"{name}: {shown_value(value)}: {reason}"
+            )

@@ -4,32 +4,16 @@ Specs are read as the API server stores them. Kubernetes' own objects inside are
 other shapes than the expected one are refused, as are fields of pods that are not known to be harmless.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from quorate_operator.models.base import without_nulls
 from quorate_operator.models.exposures import BY_HOST
 from quorate_operator.models.tenant_pods import check_containers, check_pod_security, check_references
-from quorate_operator.models.tenant_policy import (
-    Refused,
-    TenantPolicy,
-    allows,
-    allows_address,
-    allows_host,
-)
+from quorate_operator.models.tenant_policy import Check, Refused, TenantPolicy, allows_address, allows_host
 
 Spec = Mapping[str, Any]
 _CERT_MANAGER = "cert-manager.io"
-_SHOWN_MAX = 10
-
-
-class Check(NamedTuple):
-    """One value of a spec, and the list of the policy that has to allow it."""
-
-    field: str
-    value: object
-    list_name: str
-    matches: Callable[[Iterable[str], str], bool] = allows
 
 
 def pool_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
@@ -59,21 +43,8 @@ def entity_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
 
 
 def _refused(checks: Iterable[Check], policy: TenantPolicy) -> Iterator[Refused]:
-    lists = policy.model_dump(by_alias=True)
     for check in checks:
-        allowed: Sequence[str] = lists[check.list_name]
-        if not (isinstance(check.value, str) and check.matches(allowed, check.value)):
-            yield Refused(check.field, _shown(check.value), _rule(allowed), check.list_name)
-
-
-def _rule(allowed: Sequence[str]) -> str:
-    shown = ", ".join(allowed[:_SHOWN_MAX]) + (", ..." if len(allowed) > _SHOWN_MAX else "")
-    return f"must be one of {shown}" if allowed else "is not allowed"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+        yield from check.refusals(policy)
 
 
 def _of_pool(spec: Spec) -> Iterator[Check]:

@@ -7,7 +7,8 @@ enforce it.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from quorate_operator.models.tenant_policy import Refused, TenantPolicy, allows
+from quorate_operator.models.base import shown_value
+from quorate_operator.models.tenant_policy import Check, Refused, TenantPolicy
 
 Part = Mapping[str, Any]
 _POD_SECURITY = "podSecurity"
@@ -101,14 +102,15 @@ def check_containers(where: str, containers: Sequence[Any], policy: TenantPolicy
         if container is None:
             yield _misshapen(field)
             continue
-        yield from _named(f"{field}.image", container.get("image"), "images", policy)
+        yield from Check(f"{field}.image", container.get("image"), "images").refusals(policy)
         yield from _of_env(f"{field}.env", container.get("env"), policy)
         for part, source in _items(f"{field}.envFrom", container.get("envFrom")):
             for kind, reference in (source or {"": None}).items():
                 if kind == "prefix":
                     continue
                 name = reference.get("name") if isinstance(reference, dict) else None
-                yield from _named(f"{part}.{kind}.name", name, _ENV_FROM_BY_NAME.get(kind, "secrets"), policy)
+                list_name = _ENV_FROM_BY_NAME.get(kind, "secrets")
+                yield from Check(f"{part}.{kind}.name", name, list_name).refusals(policy)
         if policy.pod_security == "restricted":
             yield from _restricted_container(field, container)
 
@@ -139,27 +141,18 @@ def _of_env(where: str, env: object, policy: TenantPolicy) -> Iterator[Refused]:
                 continue
             name = reference.get("name") if isinstance(reference, dict) else None
             list_name = _ENV_BY_NAME.get(kind, "secrets")
-            yield from _named(f"{field}.valueFrom.{kind}.name", name, list_name, policy)
+            yield from Check(f"{field}.valueFrom.{kind}.name", name, list_name).refusals(policy)
 
 
 def _of_source(
     field: str, kind: str, source: object, by_name: Mapping[str, tuple[str, str]], policy: TenantPolicy
 ) -> Iterator[Refused]:
     if kind not in by_name:
-        if not allows(policy.volume_types, kind):
-            rule = f"must be one of {', '.join((*policy.volume_types, *by_name))}"
-            yield Refused(field, repr(kind), rule, "volumeTypes")
+        yield from Check(field, kind, "volumeTypes", others=tuple(by_name)).refusals(policy)
         return
     key, list_name = by_name[kind]
     name = source.get(key) if isinstance(source, dict) else None
-    yield from _named(f"{field}.{kind}.{key}", name, list_name, policy)
-
-
-def _named(field: str, name: object, list_name: str, policy: TenantPolicy) -> Iterator[Refused]:
-    allowed: tuple[str, ...] = policy.model_dump(by_alias=True)[list_name]
-    if not (isinstance(name, str) and allows(allowed, name)):
-        rule = f"must be one of {', '.join(allowed)}" if allowed else "is not allowed"
-        yield Refused(field, repr(name), rule, list_name)
+    yield from Check(f"{field}.{kind}.{key}", name, list_name).refusals(policy)
 
 
 def _restricted_container(where: str, container: Part) -> Iterator[Refused]:
@@ -223,8 +216,7 @@ def _unknown(where: str, part: Part, known: frozenset[str]) -> Iterator[Refused]
 
 
 def _insecure(field: str, value: object, rule: str) -> Refused:
-    text = "nothing" if value is None else repr(value)
-    return Refused(field, text if len(text) <= 80 else f"{text[:77]}...", rule, _POD_SECURITY)
+    return Refused(field, shown_value(value), rule, _POD_SECURITY)
 
 
 def _misshapen(field: str) -> Refused:

@@ -6,7 +6,7 @@ needs; the operator connects to no Kafka clusters but its own.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, NamedTuple
@@ -14,9 +14,10 @@ from typing import Annotated, Literal, NamedTuple
 import yaml
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
-from quorate_operator.models.base import Model
+from quorate_operator.models.base import Model, shown_value
 
 LIST_LENGTH_MAX = 256
+PATTERNS_SHOWN_MAX = 10
 POLICY_SIZE_BYTES_MAX = 64 * 1024
 NOT_ALLOWED = "NotAllowed"
 """The reason in conditions and Events of a resource that the policy refuses."""
@@ -85,6 +86,13 @@ class TenantPolicy(Model):
         own = tuple(image.replace("{version}", "*") for image in images)
         return self.model_copy(update={"images": (*self.images, *own)})
 
+    def list_of(self, name: str) -> tuple[str, ...]:
+        """Return the list that is called `name` in the chart."""
+        allowed: tuple[str, ...] = getattr(self, _FIELD_OF[name])
+        return allowed
+
+
+_FIELD_OF = {field.alias: name for name, field in TenantPolicy.model_fields.items()}
 
 DEFAULT_POLICY = TenantPolicy()
 
@@ -157,6 +165,29 @@ def allows_address(networks: Iterable[str], value: str) -> bool:
     except ValueError:
         return False
     return any(address in ip_network(network) for network in networks)
+
+
+class Check(NamedTuple):
+    """One value of a spec, and the list of the policy that has to allow it."""
+
+    field: str
+    value: object
+    list_name: str
+    matches: Callable[[Iterable[str], str], bool] = allows
+    others: tuple[str, ...] = ()
+    """What is allowed besides the list, for the refusal."""
+
+    def refusals(self, policy: TenantPolicy) -> Iterator[Refused]:
+        """Yield the refusal of the value, unless the policy allows it."""
+        allowed = policy.list_of(self.list_name)
+        if not (isinstance(self.value, str) and self.matches(allowed, self.value)):
+            rule = _rule((*allowed, *self.others))
+            yield Refused(self.field, shown_value(self.value), rule, self.list_name)
+
+
+def _rule(allowed: tuple[str, ...]) -> str:
+    shown = ", ".join(allowed[:PATTERNS_SHOWN_MAX]) + (", ..." if len(allowed) > PATTERNS_SHOWN_MAX else "")
+    return f"must be one of {shown}" if allowed else "is not allowed"
 
 
 @lru_cache(maxsize=4096)

@@ -361,6 +361,15 @@ def test_null_is_no_value() -> None:
     assert fields(sidecar(securityContext=RESTRICTED | {"allowPrivilegeEscalation": None}))
 
 
+def test_refusals_are_short_however_long_values_and_lists_are() -> None:
+    policy = TenantPolicy.model_validate({"images": [f"a/{place}" for place in range(99)]})
+    long = "b" * 1000
+    for spec in ({"image": long}, sidecar(image=long)):
+        (refused,) = pool_refusals(spec, policy)
+        assert len(refused.value) == 80
+        assert refused.rule == "must be one of a/0, a/1, a/2, a/3, a/4, a/5, a/6, a/7, a/8, a/9, ..."
+
+
 SERVERS = {"bootstrapServers": ["Kafka-1.example.com:9093"]}
 
 
