@@ -1,15 +1,13 @@
 """Compares resources with the tenants' policy: each field that reaches further than the resource's own nodes. Pure.
 
-Specs are read as the API server stores them. Kubernetes' own objects inside are checked only when a pod is created:
-other shapes than the expected one are refused, as are fields of pods that are not known to be harmless.
+Specs are read as the API server stores them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from quorate_operator.models.base import without_nulls
 from quorate_operator.models.exposures import BY_HOST
-from quorate_operator.models.tenant_pods import check_containers, check_pod_security, check_references
+from quorate_operator.models.tenant_pods import template_refusals
 from quorate_operator.models.tenant_policy import Check, Refused, TenantPolicy, allows_address, allows_host
 
 Spec = Mapping[str, Any]
@@ -18,12 +16,7 @@ _CERT_MANAGER = "cert-manager.io"
 
 def pool_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
     """Return what the policy does not allow in the spec of a KafkaController or KafkaBroker."""
-    template = without_nulls(spec.get("template") or {})
-    found = [*_refused((*_of_pool(spec), *_of_template(template)), policy)]
-    found += check_references("spec.template", template, policy)
-    found += check_pod_security("spec.template.securityContext", template.get("securityContext"), policy)
-    found += check_containers("spec.template.sidecars", template.get("sidecars") or (), policy)
-    return tuple(found)
+    return (*_refused(_of_pool(spec), policy), *template_refusals(spec.get("template") or {}, policy))
 
 
 def entity_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
@@ -101,38 +94,3 @@ def _issuer(field: str, issuer: Spec) -> Check:
     kind, group = issuer.get("kind", "Issuer"), issuer.get("group", _CERT_MANAGER)
     qualified = kind if group == _CERT_MANAGER else f"{kind}.{group}"
     return Check(field, f"{qualified}/{issuer.get('name')}", "issuers")
-
-
-def _of_template(template: Spec) -> Iterator[Check]:
-    """Yield what a template asks for by name: labels, nodes, accounts, classes."""
-    where = "spec.template"
-    for field, list_name in (("labels", "podLabels"), ("annotations", "podAnnotations")):
-        for name in template.get(field) or ():
-            yield Check(f"{where}.{field}", name, list_name)
-    for field, list_name in (
-        ("serviceAccountName", "serviceAccounts"),
-        ("priorityClassName", "priorityClasses"),
-    ):
-        if template.get(field) is not None:
-            yield Check(f"{where}.{field}", template[field], list_name)
-    for name in template.get("nodeSelector") or ():
-        yield Check(f"{where}.nodeSelector", name, "nodeLabels")
-    for place, toleration in enumerate(template.get("tolerations") or ()):
-        # Without a key it tolerates all taints, as a pattern * would allow.
-        yield Check(f"{where}.tolerations[{place}].key", toleration.get("key") or "*", "taints")
-    yield from _of_node_affinity(
-        f"{where}.affinity.nodeAffinity", (template.get("affinity") or {}).get("nodeAffinity") or {}
-    )
-
-
-def _of_node_affinity(where: str, affinity: Spec) -> Iterator[Check]:
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    terms = [
-        *(required.get("nodeSelectorTerms") or ()),
-        *(item.get("preference") or {} for item in preferred),
-    ]
-    for term in terms:
-        for part in ("matchExpressions", "matchFields"):
-            for expression in term.get(part) or ():
-                yield Check(f"{where}: {part}: key", expression.get("key"), "nodeLabels")

@@ -353,6 +353,32 @@ def test_another_shape_is_refused_and_no_fault(shape: Any) -> None:
     assert fields(sidecar(envFrom=shape))
 
 
+@pytest.mark.parametrize("name", [["net.ipv4.tcp_wmem"], {"a": 1}, 1])
+def test_a_sysctl_has_a_name_that_is_text(name: Any) -> None:
+    context = {"sysctls": [{"name": name, "value": "1"}]}
+    assert fields({"template": {"securityContext": context}}) == [
+        "spec.template.securityContext.sysctls[0].name"
+    ]
+
+
+@pytest.mark.parametrize("shape", ["SYS_ADMIN", {"SYS_ADMIN": True}, 1])
+def test_capabilities_in_another_shape_are_refused(shape: Any) -> None:
+    where = "spec.template.sidecars[0].securityContext.capabilities"
+    context = {"capabilities": {"drop": ["ALL"], "add": shape}}
+    assert fields(sidecar(securityContext=RESTRICTED | context)) == [f"{where}.add"]
+    assert f"{where}.drop" in fields(sidecar(securityContext=RESTRICTED | {"capabilities": {"drop": shape}}))
+    (refused,) = fields(sidecar(securityContext=RESTRICTED | {"capabilities": shape}))
+    assert refused.startswith(where)
+
+
+def test_a_template_that_no_stack_has_room_for_is_refused() -> None:
+    for levels, found in ((60, []), (70, ["spec.template"]), (100_000, ["spec.template"])):
+        part: Any = "a"
+        for _ in range(levels):
+            part = [part]
+        assert fields(sidecar(args=part)) == found
+
+
 def test_null_is_no_value() -> None:
     """Kubernetes drops it, and so do the pods of nodes."""
     nulls = {"runAsNonRoot": None, "seccompProfile": None, "sysctls": None, "hostUsers": None}
