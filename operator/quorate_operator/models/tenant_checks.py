@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from quorate_operator.models.exposures import BY_HOST
+from quorate_operator.models.hosts import is_in_namespace
 from quorate_operator.models.tenant_pods import template_refusals
 from quorate_operator.models.tenant_policy import Check, Refused, TenantPolicy, allows_address, allows_host
 
@@ -14,9 +15,14 @@ Spec = Mapping[str, Any]
 _CERT_MANAGER = "cert-manager.io"
 
 
-def pool_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
-    """Return what the policy does not allow in the spec of a KafkaController or KafkaBroker."""
-    return (*_refused(_of_pool(spec), policy), *template_refusals(spec.get("template") or {}, policy))
+def pool_refusals(spec: Spec, policy: TenantPolicy, namespace: str | None) -> tuple[Refused, ...]:
+    """Return what the policy does not allow in the spec of a KafkaController or KafkaBroker.
+
+    Names and pods of its own namespace need no list. Without `namespace`, only {namespace} in a host stands for it.
+    """
+    checks = (*_of_pool(spec), *_of_hosts(spec, namespace))
+    refused = template_refusals(spec.get("template") or {}, policy, namespace)
+    return (*_refused(checks, policy), *refused)
 
 
 def entity_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
@@ -52,30 +58,51 @@ def _of_pool(spec: Spec) -> Iterator[Check]:
     if spec.get("rack"):
         # The operator copies the label's value, which the owner then reads in Kafka.
         yield Check("spec.rack.topologyKey", spec["rack"].get("topologyKey"), "nodeLabels")
-    by_host = set()
     for place, listener in enumerate(spec.get("listeners") or ()):
         where = f"spec.listeners[{place}]"
-        issuer = (listener.get("tls") or {}).get("issuerRef")
+        issuer = _issuer_of(listener)
         if issuer is not None:
             yield _issuer(f"{where}.tls.issuerRef", issuer)
-        exposure = listener.get("exposure") or {}
-        yield from _of_exposure(f"{where}.exposure", exposure)
+        yield from _of_exposure(f"{where}.exposure", listener.get("exposure") or {})
+
+
+def _of_hosts(spec: Spec, namespace: str | None) -> Iterator[Check]:
+    """Yield the hosts that Ingresses and Routes lead to brokers, and those that get into issued certificates."""
+    led, issued = set(), set()
+    hosts: list[tuple[object, str, object]] = []
+    for place, listener in enumerate(spec.get("listeners") or ()):
+        name, exposure = listener.get("name"), listener.get("exposure") or {}
         if exposure.get("type") in BY_HOST:
-            by_host.add(listener.get("name"))
-            hosts = [(f"{where}.{field}", listener.get(field)) for field in ("advertisedHost", "interimHost")]
-            hosts.append((f"{where}.exposure.bootstrapHost", exposure.get("bootstrapHost")))
-            yield from (Check(field, host, "hosts", allows_host) for field, host in hosts if host is not None)
+            led.add(name)
+        if _issuer_of(listener) is not None:
+            issued.add(name)
+            # Of all listeners of a KafkaController, which has one.
+            hosts.append((name, "spec.advertisedHost", spec.get("advertisedHost")))
+        where = f"spec.listeners[{place}]"
+        hosts += (
+            (name, f"{where}.{field}", listener.get(field)) for field in ("advertisedHost", "interimHost")
+        )
+        hosts.append((name, f"{where}.exposure.bootstrapHost", exposure.get("bootstrapHost")))
     for place, node in enumerate(spec.get("nodes") or ()):
-        for listener_name, host in (node.get("advertisedHosts") or {}).items():
-            if listener_name in by_host:
-                yield Check(
-                    f"spec.nodes[{place}].advertisedHosts.{listener_name}", host, "hosts", allows_host
-                )
+        for name, host in (node.get("advertisedHosts") or {}).items():
+            hosts.append((name, f"spec.nodes[{place}].advertisedHosts.{name}", host))
+    for name, field, host in hosts:
+        if host is not None and (name in led or (name in issued and not _is_own(host, namespace))):
+            yield Check(field, host, "hosts", allows_host)
+
+
+def _is_own(host: object, namespace: str | None) -> bool:
+    """Whether a template of hosts gives names of the pool's own namespace."""
+    own = ("{namespace}",) if namespace is None else ("{namespace}", namespace)
+    return isinstance(host, str) and any(is_in_namespace(host.lower(), name) for name in own)
 
 
 def _of_exposure(where: str, exposure: Spec) -> Iterator[Check]:
     if exposure.get("type") is not None:
         yield Check(f"{where}.type", exposure["type"], "exposureTypes")
+    for field in ("loadBalancerClass", "ingressClassName"):
+        if exposure.get(field) is not None:
+            yield Check(f"{where}.{field}", exposure[field], "exposureClasses")
     services = {where: exposure}
     services |= {f"{where}.nodes[{place}]": node for place, node in enumerate(exposure.get("nodes") or ())}
     services[f"{where}.bootstrap"] = exposure.get("bootstrap") or {}
@@ -88,6 +115,11 @@ def _of_exposure(where: str, exposure: Spec) -> Iterator[Check]:
         if service.get("loadBalancerIP") is not None:
             address = service["loadBalancerIP"]
             yield Check(f"{of_service}.loadBalancerIP", address, "addresses", allows_address)
+
+
+def _issuer_of(listener: Spec) -> Spec | None:
+    issuer: Spec | None = (listener.get("tls") or {}).get("issuerRef")
+    return issuer
 
 
 def _issuer(field: str, issuer: Spec) -> Check:

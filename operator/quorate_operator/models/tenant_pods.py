@@ -26,6 +26,8 @@ _NODE_AFFINITY: Shape = {
     _REQUIRED: {"nodeSelectorTerms": [_NODE_TERM]},
     _PREFERRED: [{"preference": _NODE_TERM}],
 }
+_POD_TERM: Shape = {"namespaces": []}
+_POD_AFFINITY: Shape = {_REQUIRED: [_POD_TERM], _PREFERRED: [{"podAffinityTerm": _POD_TERM}]}
 _ENV: Shape = [{"valueFrom": {}}]
 _SIDECAR: Shape = {
     "env": _ENV,
@@ -39,7 +41,12 @@ _TEMPLATE: Shape = {
     "annotations": {},
     "nodeSelector": {},
     "tolerations": [{}],
-    "affinity": {"nodeAffinity": _NODE_AFFINITY},
+    "imagePullSecrets": [{}],
+    "affinity": {
+        "nodeAffinity": _NODE_AFFINITY,
+        "podAffinity": _POD_AFFINITY,
+        "podAntiAffinity": _POD_AFFINITY,
+    },
     "env": _ENV,
     "volumes": [{"projected": {"sources": [{}]}}],
     "sidecars": [_SIDECAR],
@@ -110,7 +117,7 @@ _ENV_HARMLESS = frozenset({"fieldRef", "resourceFieldRef", "fileKeyRef"})
 _ENV_FROM_BY_NAME: Mapping[str, str] = {"secretRef": "secrets", "configMapRef": "configMaps"}
 
 
-def template_refusals(template: object, policy: TenantPolicy) -> Iterator[Refused]:
+def template_refusals(template: object, policy: TenantPolicy, namespace: str | None) -> Iterator[Refused]:
     """Yield what the policy does not allow in `spec.template`, which may be any JSON."""
     where = "spec.template"
     if _has_more_levels(template, LEVELS_MAX):
@@ -122,7 +129,7 @@ def template_refusals(template: object, policy: TenantPolicy) -> Iterator[Refuse
         yield from misshapen
         return
     sidecars = _items(where, given, "sidecars")
-    checks = [*_of_names(where, given), *_of_env(where, given), *_of_volumes(where, given)]
+    checks = [*_of_names(where, given, namespace), *_of_env(where, given), *_of_volumes(where, given)]
     for field, container in sidecars:
         checks += _of_sidecar(field, container)
     for check in checks:
@@ -162,8 +169,8 @@ def _misshapen(where: str, part: object, shape: Shape) -> Iterator[Refused]:
                 yield from _misshapen(f"{where}[{place}]", item, item_shape)
 
 
-def _of_names(where: str, template: Part) -> Iterator[Check]:
-    """Yield what a template asks for by name: labels, nodes, accounts, classes."""
+def _of_names(where: str, template: Part, namespace: str | None) -> Iterator[Check]:
+    """Yield what a template asks for by name: labels, nodes, accounts, classes, Secrets of registries."""
     for field, list_name in (("labels", "podLabels"), ("annotations", "podAnnotations")):
         for name in template.get(field, ()):
             yield Check(f"{where}.{field}", name, list_name)
@@ -178,8 +185,12 @@ def _of_names(where: str, template: Part) -> Iterator[Check]:
     for field, toleration in _items(where, template, "tolerations"):
         # Without a key it tolerates all taints, as a pattern * would allow.
         yield Check(f"{field}.key", toleration.get("key") or "*", "taints")
+    for field, secret in _items(where, template, "imagePullSecrets"):
+        yield Check(f"{field}.name", secret.get("name"), "secrets")
     affinity = template.get("affinity", {})
     yield from _of_node_affinity(f"{where}.affinity.nodeAffinity", affinity.get("nodeAffinity", {}))
+    for kind in ("podAffinity", "podAntiAffinity"):
+        yield from _of_pod_affinity(f"{where}.affinity.{kind}", affinity.get(kind, {}), namespace)
 
 
 def _of_node_affinity(where: str, affinity: Part) -> Iterator[Check]:
@@ -191,6 +202,20 @@ def _of_node_affinity(where: str, affinity: Part) -> Iterator[Check]:
         for part in ("matchExpressions", "matchFields"):
             for expression in term.get(part, ()):
                 yield Check(f"{where}: {part}: key", expression.get("key"), "nodeLabels")
+
+
+def _of_pod_affinity(where: str, affinity: Part, namespace: str | None) -> Iterator[Check]:
+    """Yield the other namespaces whose pods decide where the pod runs, or which may not run beside it."""
+    terms = _items(where, affinity, _REQUIRED)
+    for field, item in _items(where, affinity, _PREFERRED):
+        terms.append((f"{field}.podAffinityTerm", item.get("podAffinityTerm", {})))
+    for field, term in terms:
+        for place, name in enumerate(term.get("namespaces", ())):
+            if name != namespace:
+                yield Check(f"{field}.namespaces[{place}]", name, "affinityNamespaces")
+        if "namespaceSelector" in term:
+            # Which namespaces have the labels, and which will have them, is not known here.
+            yield Check(f"{field}.namespaceSelector", "*", "affinityNamespaces")
 
 
 def _of_env(where: str, part: Part) -> Iterator[Check]:

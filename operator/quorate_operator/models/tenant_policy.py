@@ -55,7 +55,7 @@ class TenantPolicy(Model):
     volume_types: Patterns = ("emptyDir", "downwardAPI")
     """Types of volumes and of the sources of projected ones. Those below are allowed by the names of the objects."""
     secrets: Patterns = ()
-    """Names of Secrets that `env` and `volumes` may read."""
+    """Names of Secrets that `env`, `volumes` and `imagePullSecrets` may read."""
     config_maps: Patterns = ()
     claims: Patterns = ()
     """Names of PersistentVolumeClaims that pods may mount."""
@@ -70,10 +70,14 @@ class TenantPolicy(Model):
     )
     """Labels of Kubernetes nodes that pods may be scheduled by, and racks named after."""
     taints: Patterns = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    affinity_namespaces: Patterns = ()
+    """Other namespaces whose pods may decide where pods run; a selector of namespaces needs `*`."""
     priority_classes: Patterns = ()
     exposure_types: Patterns = ("Internal", "External", "NodePort", "LoadBalancer", "Ingress", "Route")
+    exposure_classes: Patterns = ()
+    """Classes of load balancers and Ingresses, besides the default ones."""
     hosts: Patterns = ()
-    """Hosts of Ingresses and Routes. `*` stands for text without dots."""
+    """Hosts of Ingresses and Routes, and of issued certificates. `*` stands for text without dots."""
     addresses: Networks = ()
     """Networks of the addresses that Services may claim."""
     issuers: Patterns = ("Issuer/*",)

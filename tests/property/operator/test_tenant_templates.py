@@ -102,7 +102,7 @@ POLICIES = st.sampled_from(
 
 
 def assert_judged(template: dict[str, Any], policy: TenantPolicy) -> None:
-    for refused in pool_refusals({"template": template}, policy):
+    for refused in pool_refusals({"template": template}, policy, "kafka"):
         assert isinstance(refused, Refused)
         assert str(refused).startswith("spec.template.")
 
