@@ -56,7 +56,7 @@ class NodeKind:
     known: Collection[str]
     """Names besides Kafka's."""
     custom: Sequence[str]
-    """Names of plug-ins, or what they begin with, followed by `*`."""
+    """Names that Kafka does not define, of plug-ins, or what they begin with, followed by `*`."""
 
     def is_custom(self, name: str) -> bool:
         """Whether the manifest says that a plug-in reads the property."""
@@ -84,12 +84,11 @@ def _faults(config: Mapping[str, str], kind: NodeKind) -> Iterator[str]:
     for name, value in config.items():
         if name in _OWNED:
             yield f"{name}: can't be set: {_OWNED[name]}"
-        elif not kind.is_custom(name):
-            definition = definition_of(name)
-            if definition is not None:
-                yield from _faults_of_value(name, value, definition, kind)
-            elif not is_known(name, kind.known):
-                yield _unknown(name, value, kind)
+        elif (definition := definition_of(name)) is not None:
+            # Before custom names: `num.*` of a plug-in does not change what Kafka does with num.io.threads.
+            yield from _faults_of_value(name, value, definition, kind)
+        elif not kind.is_custom(name) and not is_known(name, kind.known):
+            yield _unknown(name, value, kind)
 
 
 def _unknown(name: str, value: str, kind: NodeKind) -> str:
