@@ -30,6 +30,8 @@ NAME_LENGTH_MAX = 52
 
 _STATUSES = ["True", "False", "Unknown"]
 """The values of a condition's status, which Kubernetes has settled."""
+_OPEN = {"type": "string", "maxLength": 316}
+"""The schema of a text of a status that the operator chooses, in place of a list of those that this release has."""
 _DROPPED = frozenset({"title", "propertyNames", "additionalProperties"})
 _OF_PODS = {"type": "string", "maxLength": NAME_LENGTH_MAX, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
 _OF_TOPIC = {
@@ -317,9 +319,10 @@ def _without_defaults(schema: Any) -> Any:
 def _open(schema: Any) -> Any:
     """Return the schema of a status without lists of values: a newer operator may write others."""
     match schema:
+        case {"enum": values, **rest}:
+            return rest | ({"enum": values} if values == _STATUSES else _OPEN)
         case dict():
-            kept = {key: _open(part) for key, part in schema.items() if key != "enum"}
-            return kept | ({"enum": schema["enum"]} if schema.get("enum") == _STATUSES else {})
+            return {key: _open(part) for key, part in schema.items()}
         case list():
             return [_open(part) for part in schema]
     return schema
