@@ -220,8 +220,8 @@ class KafkaControllerSpec(PoolSpec):
         if self.custom_config_keys and python:
             raise ValueError(
                 f"customConfigKeys: {self.custom_config_keys[0]!r}: is for quorums of Java controllers alone; "
-                f"controller {python[0]} is one of Quorate's, which do not start with unknown properties: remove it, or "
-                "set implementation: java in nodes for each"
+                f"controller {python[0]} is one of Quorate's, which do not start with unknown properties: remove it, "
+                "or set implementation: java in nodes for each"
             )
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:
