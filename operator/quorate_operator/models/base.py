@@ -3,8 +3,9 @@
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -197,6 +198,22 @@ LabelValue = Annotated[str, StringConstraints(max_length=63)]
 AnnotationValue = Annotated[str, StringConstraints(max_length=65536)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=LABELS_MAX)]
 Annotations = Annotated[dict[LabelKey, AnnotationValue], Field(max_length=LABELS_MAX)]
+
+
+def check_network(text: str) -> str:
+    """Return a network as it is given. Raises ValueError if it is none."""
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError("must be a network like 10.0.0.0/8 or 2001:db8::/32, without host bits") from error
+    return text
+
+
+def listed_texts(texts: Sequence[str]) -> str:
+    """Return `a, b and c`, or `none`."""
+    if len(texts) < 2:
+        return texts[0] if texts else "none"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def shown_value(value: object) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 import yaml
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
-from quorate_operator.models.base import Model, shown_value
+from quorate_operator.models.base import Model, check_network, shown_value
 
 LIST_LENGTH_MAX = 256
 PATTERNS_SHOWN_MAX = 10
@@ -30,16 +30,8 @@ class PolicyError(Exception):
     """A policy that can't be used. The message names the field and what is allowed."""
 
 
-def _check_network(text: str) -> str:
-    try:
-        ip_network(text)
-    except ValueError as error:
-        raise ValueError("must be a network like 10.0.0.0/8 or 2001:db8::/32, without host bits") from error
-    return text
-
-
 Networks = Annotated[
-    tuple[Annotated[str, AfterValidator(_check_network)], ...],
+    tuple[Annotated[str, AfterValidator(check_network)], ...],
     Field(strict=False, max_length=LIST_LENGTH_MAX),
 ]
 
