@@ -201,7 +201,7 @@ Annotations = Annotated[dict[LabelKey, AnnotationValue], Field(max_length=LABELS
 
 
 def check_network(text: str) -> str:
-    """Return a network as it is given. Raises ValueError if it is none."""
+    """Return the text of a network. Raises ValueError for any other text."""
     try:
         ip_network(text)
     except ValueError as error:
