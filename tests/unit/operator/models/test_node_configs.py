@@ -119,8 +119,9 @@ def test_quorates_controllers_would_not_start_with_names_of_plug_ins() -> None:
     config = "config: {a.b: 1}, customConfigKeys: [a.b]"
     loaded(controllers=f"{JAVA}, {config}")
     assert (
-        "spec.customConfigKeys: 'a.b': is for quorums of Java controllers alone; controller 3000 is one of Quorate's, "
-        "which do not start with unknown properties: remove it, or set implementation: java in nodes for each"
+        "spec.customConfigKeys: 'a.b': is for quorums of Java controllers alone; controller 3000 is one of "
+        "Quorate's, which do not start with unknown properties: remove it, or set implementation: java in nodes for "
+        "each"
     ) in manifest_fault(CONTROLLERS % config + BROKERS % "")
 
 
