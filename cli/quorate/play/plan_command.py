@@ -67,7 +67,9 @@ def _not_allowed(manifest: str, source: str, policy: Path) -> list[dict[str, str
     return [
         {"code": NOT_ALLOWED, "message": f"{resource.kind} {resource.metadata.name}: {refused}"}
         for resource in load_manifests(manifest, source).resources
-        for refused in pool_refusals(resource.spec.model_dump(by_alias=True, exclude_unset=True), allowed)
+        for refused in pool_refusals(
+            resource.spec.model_dump(by_alias=True, exclude_unset=True), allowed, resource.metadata.namespace
+        )
     ]
 
 

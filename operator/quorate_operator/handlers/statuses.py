@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from quorate_protocol.features import METADATA_VERSION, metadata_version_name
 
+from quorate_operator.models.base import without_nulls
 from quorate_operator.models.status import (
     INVALID_MANIFEST,
     MESSAGE_LENGTH_MAX,
@@ -448,13 +449,4 @@ def _refusals(refusals: Sequence[Refusal]) -> tuple[RefusalStatus, ...]:
 
 def _dump(status: KafkaControllerStatus | KafkaBrokerStatus) -> dict[str, Any]:
     dumped = status.model_dump(by_alias=True, exclude={"conditions", "formation"}, mode="json")
-    return {key: _without_nulls(value) for key, value in dumped.items()}
-
-
-def _without_nulls(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _without_nulls(part) for key, part in value.items() if part is not None}
-        case list():
-            return [_without_nulls(part) for part in value]
-    return value
+    return {key: without_nulls(value) for key, value in dumped.items()}

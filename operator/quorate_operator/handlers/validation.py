@@ -206,7 +206,7 @@ class _Validator:
             )
         served = read_object(body, self._source)
         self._unknown[named(body)] = served.unknown
-        found = pool_refusals(body.get("spec") or {}, self._policy)
+        found = pool_refusals(body.get("spec") or {}, self._policy, body["metadata"]["namespace"])
         if found:
             label = f"{self._source}: {body['kind']} {name}"
             raise _NotAllowedError("\n".join(f"{label}: {refused}" for refused in found))

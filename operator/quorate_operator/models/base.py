@@ -3,8 +3,9 @@
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -22,6 +23,7 @@ NODE_ID_MAX = 2**31 - 1
 CONFIG_PROPERTIES_MAX = 500
 LOG_LEVELS_MAX = 50
 LABELS_MAX = 64
+SHOWN_LENGTH_MAX = 80
 
 # Properties that Quorate derives from the rest of the manifest. With two sources, a property could contradict itself.
 DERIVED_PROPERTIES = frozenset(
@@ -196,6 +198,38 @@ LabelValue = Annotated[str, StringConstraints(max_length=63)]
 AnnotationValue = Annotated[str, StringConstraints(max_length=65536)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=LABELS_MAX)]
 Annotations = Annotated[dict[LabelKey, AnnotationValue], Field(max_length=LABELS_MAX)]
+
+
+def check_network(text: str) -> str:
+    """Return the text of a network. Raises ValueError for any other text."""
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError("must be a network like 10.0.0.0/8 or 2001:db8::/32, without host bits") from error
+    return text
+
+
+def listed_texts(texts: Sequence[str]) -> str:
+    """Return `a, b and c`, or `none`."""
+    if len(texts) < 2:
+        return texts[0] if texts else "none"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def shown_value(value: object) -> str:
+    """Return the value as a person would write it, cut to a readable length."""
+    text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[: SHOWN_LENGTH_MAX - 3]}..."
+
+
+def without_nulls(value: Any) -> Any:
+    """Return JSON without the fields that are null: to Kubernetes, such a field is not there."""
+    match value:
+        case dict():
+            return {key: without_nulls(part) for key, part in value.items() if part is not None}
+        case list() | tuple():
+            return [without_nulls(part) for part in value]
+    return value
 
 
 class Model(BaseModel):

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from quorate_operator.models.base import without_nulls
 from quorate_operator.models.rebalances import KafkaRebalance, KafkaRebalanceStatus
 from quorate_operator.models.status import KafkaBrokerStatus, KafkaControllerStatus
 from quorate_operator.models.topics import TOPIC_NAME_LENGTH_MAX, KafkaTopic, KafkaTopicStatus
@@ -29,6 +30,8 @@ NAME_LENGTH_MAX = 52
 
 _STATUSES = ["True", "False", "Unknown"]
 """The values of a condition's status, which Kubernetes has settled."""
+_OPEN = {"type": "string", "maxLength": 316}
+"""The schema of a text of a status that the operator chooses, in place of a list of those that this release has."""
 _DROPPED = frozenset({"title", "propertyNames", "additionalProperties"})
 _OF_PODS = {"type": "string", "maxLength": NAME_LENGTH_MAX, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}
 _OF_TOPIC = {
@@ -289,7 +292,7 @@ def _with_default(schema: dict[str, Any]) -> dict[str, Any]:
 
     It is complete, because the API server checks the rules on it before it fills in the fields' own defaults.
     """
-    default = _without_nulls(schema.pop("default", None))
+    default = without_nulls(schema.pop("default", None))
     if default is None and schema.get("type") == "object" and _may_be_empty(schema):
         fields = schema.get("properties", {})
         default = {name: field["default"] for name, field in fields.items() if "default" in field}
@@ -301,15 +304,6 @@ def _with_default(schema: dict[str, Any]) -> dict[str, Any]:
 def _may_be_empty(schema: Mapping[str, Any]) -> bool:
     is_opaque = schema.get("x-kubernetes-preserve-unknown-fields", False)
     return not is_opaque and not schema.get("required")
-
-
-def _without_nulls(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _without_nulls(part) for key, part in value.items() if part is not None}
-        case list() | tuple():
-            return [_without_nulls(part) for part in value]
-    return value
 
 
 def _without_defaults(schema: Any) -> Any:
@@ -325,9 +319,10 @@ def _without_defaults(schema: Any) -> Any:
 def _open(schema: Any) -> Any:
     """Return the schema of a status without lists of values: a newer operator may write others."""
     match schema:
+        case {"enum": values, **rest}:
+            return rest | ({"enum": values} if values == _STATUSES else _OPEN)
         case dict():
-            kept = {key: _open(part) for key, part in schema.items() if key != "enum"}
-            return kept | ({"enum": schema["enum"]} if schema.get("enum") == _STATUSES else {})
+            return {key: _open(part) for key, part in schema.items()}
         case list():
             return [_open(part) for part in schema]
     return schema

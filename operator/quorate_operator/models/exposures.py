@@ -1,12 +1,20 @@
 """`exposure` of a listener: how clients outside of Kubernetes reach it, and the Services that they connect to."""
 
 from collections.abc import Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from quorate_operator.models.base import Annotations, Model, NodeId, Port, rules
+from quorate_operator.models.base import (
+    Annotations,
+    Model,
+    NodeId,
+    Port,
+    check_network,
+    listed_texts,
+    rules,
+)
 from quorate_operator.models.hosts import Host
 
 SOURCE_RANGES_MAX = 64
@@ -52,19 +60,7 @@ _BALANCER_IP_RULE = "is allowed with type LoadBalancer only"
 
 
 def _of_type_rule(field: str) -> str:
-    return f"is allowed with type {_listed(_OF_TYPE[field])} only"
-
-
-def _listed(types: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(types[:-1]), types[-1])))
-
-
-def _check_network(text: str) -> str:
-    try:
-        ip_network(text)
-    except ValueError as error:
-        raise ValueError("must be a network like 10.0.0.0/8 or 2001:db8::/32, without host bits") from error
-    return text
+    return f"is allowed with type {listed_texts(_OF_TYPE[field])} only"
 
 
 def _check_ip(text: str) -> str:
@@ -82,7 +78,7 @@ def _check_distinct(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _SET = {"x-kubernetes-list-type": "set"}
-_SourceRange = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_check_network)]
+_SourceRange = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(check_network)]
 SourceRanges = Annotated[
     tuple[_SourceRange, ...],
     Field(strict=False, min_length=1, max_length=SOURCE_RANGES_MAX, json_schema_extra=_SET),
@@ -266,19 +262,10 @@ class Exposure(Model):
 
     @model_validator(mode="after")
     def _each_type_has_what_is_its(self) -> Self:
-        named = {
-            "loadBalancerClass": self.load_balancer_class,
-            "sourceRanges": self.source_ranges,
-            "externalTrafficPolicy": self.external_traffic_policy,
-            "ipFamilyPolicy": self.ip_family_policy,
-            "ipFamilies": self.ip_families,
-            "nodes": self.nodes,
-            "bootstrap": self.bootstrap,
-            "ingressClassName": self.ingress_class_name,
-            "bootstrapHost": self.bootstrap_host,
-        }
-        for field, value in named.items():
-            if value is not None and self.type not in _OF_TYPE[field]:
+        for name, definition in type(self).model_fields.items():
+            field = definition.alias or name
+            allowed = _OF_TYPE.get(field)
+            if allowed is not None and self.type not in allowed and getattr(self, name) is not None:
                 raise ValueError(f"{field}: {_of_type_rule(field)}; type is {self.type}")
         _check_families(self.ip_family_policy, self.ip_families)
         if self.type != "LoadBalancer" and any(own.load_balancer_ip for own in self.exposed_services):

@@ -13,6 +13,7 @@ PLACEHOLDERS = ("nodeId", "offset", "pod", "pool", "cluster", "service", "namesp
 HOST_LENGTH_MAX = 253
 """The longest name that DNS has (RFC 1035)."""
 
+CLUSTER_DOMAIN = "cluster.local"
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 
 
@@ -94,6 +95,16 @@ _HOST_PATTERN = "^[A-Za-z0-9:]([A-Za-z0-9._:-]*[A-Za-z0-9:])?$"
 def differs_by_node(template: str) -> bool:
     """Whether the template gives each node of a pool a host of its own."""
     return any(f"{{{name}}}" in template for name in NODE_PLACEHOLDERS)
+
+
+def is_in_namespace(host: str, namespace: str) -> bool:
+    """Whether a host is a name of this namespace, which has no meaning outside of Kubernetes."""
+    return without_domain(host).endswith(f".{namespace}.svc")
+
+
+def without_domain(host: str) -> str:
+    """Return a name inside of Kubernetes without the domain of the Kubernetes cluster."""
+    return host.removesuffix(".").removesuffix(f".{CLUSTER_DOMAIN}")
 
 
 def _check_template(value: str) -> str:

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata
+from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata, shown_value
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.node_configs import check_listeners_of
 from quorate_operator.models.nodes import NodeIds, first_node_id
@@ -366,10 +366,10 @@ def _model_of(document: object, where: str, kinds: Mapping[str, type[_Kind]]) ->
     kind = document.get("kind")
     model = kinds.get(kind) if isinstance(kind, str) else None
     if model is None:
-        raise ManifestError(f"{where}: kind: {_shown(kind)}: must be one of {', '.join(sorted(kinds))}")
+        raise ManifestError(f"{where}: kind: {shown_value(kind)}: must be one of {', '.join(sorted(kinds))}")
     if document.get("apiVersion") != API_VERSION:
         raise ManifestError(
-            f"{where}: apiVersion: {_shown(document.get('apiVersion'))}: must be {API_VERSION}"
+            f"{where}: apiVersion: {shown_value(document.get('apiVersion'))}: must be {API_VERSION}"
         )
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -408,13 +408,13 @@ def _explain(fault: ErrorDetails, model: type[BaseModel]) -> str:
         case "extra_forbidden":
             return f"{path}: unknown field; {_allowed_fields(str(steps[-1]), model, steps[:-1])}"
         case "string_type" if isinstance(fault["input"], int | float):
-            return f"{path}: {_shown(fault['input'])}: must be text; put it in quotes"
+            return f"{path}: {shown_value(fault['input'])}: must be text; put it in quotes"
         case "value_error" if not isinstance(fault["input"], str | int):
             return ".".join(part for part in (path, str(fault["ctx"]["error"])) if part)
         case "value_error":
-            return f"{path}: {_shown(fault['input'])}: {fault['ctx']['error']}"
+            return f"{path}: {shown_value(fault['input'])}: {fault['ctx']['error']}"
     allowed = fault["msg"].replace("Input should be", "must be").replace("String should", "must")
-    return f"{path}: {_shown(fault['input'])}: {allowed}"
+    return f"{path}: {shown_value(fault['input'])}: {allowed}"
 
 
 def _allowed_fields(name: str, model: type[BaseModel], path: Sequence[int | str]) -> str:
@@ -444,12 +444,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if get_origin(annotation) in (tuple, Annotated, Union, types.UnionType):
         return next((model for argument in get_args(annotation) if (model := _model_in(argument))), None)
     return None
-
-
-def _shown(value: object) -> str:
-    """Return the value as a person would write it, cut to a readable length."""
-    text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _one_line(error: Exception) -> str:

@@ -22,6 +22,8 @@ from quorate_protocol.kafka.config_schema import ConfigValueError, Definition
 from quorate_protocol.kafka.releases import version_key
 from quorate_protocol.security.oauth import OAUTH_LOGIN_KEYS
 
+from quorate_operator.models.base import shown_value
+
 CUSTOM_KEYS_MAX = 100
 CustomConfigKeys = Annotated[
     tuple[
@@ -44,7 +46,6 @@ _OWNED: Final[Mapping[str, str]] = {
 """Why a property can't be set, besides those that follow from a field of the same meaning."""
 _REFERENCE: Final = "${"
 """A value with it is read by a config provider when the node starts."""
-_SHOWN_LENGTH_MAX: Final = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class NodeKind:
     known: Collection[str]
     """Names besides Kafka's."""
     custom: Sequence[str]
-    """Names of plug-ins, or what they begin with, followed by `*`."""
+    """Names that Kafka does not define, of plug-ins, or what they begin with, followed by `*`."""
 
     def is_custom(self, name: str) -> bool:
         """Whether the manifest says that a plug-in reads the property."""
@@ -84,12 +85,11 @@ def _faults(config: Mapping[str, str], kind: NodeKind) -> Iterator[str]:
     for name, value in config.items():
         if name in _OWNED:
             yield f"{name}: can't be set: {_OWNED[name]}"
-        elif not kind.is_custom(name):
-            definition = definition_of(name)
-            if definition is not None:
-                yield from _faults_of_value(name, value, definition, kind)
-            elif not is_known(name, kind.known):
-                yield _unknown(name, value, kind)
+        elif (definition := definition_of(name)) is not None:
+            # Before custom names: `num.*` of a plug-in does not change what Kafka does with num.io.threads.
+            yield from _faults_of_value(name, value, definition, kind)
+        elif not kind.is_custom(name) and not is_known(name, kind.known):
+            yield _unknown(name, value, kind)
 
 
 def _unknown(name: str, value: str, kind: NodeKind) -> str:
@@ -99,7 +99,7 @@ def _unknown(name: str, value: str, kind: NodeKind) -> str:
         if near
         else "remove it, or list it in customConfigKeys if a plug-in reads it"
     )
-    shown = name if may_have_secret(name) else f"{name}: {_shown(value)}"
+    shown = name if may_have_secret(name) else f"{name}: {shown_value(value)}"
     return f"{shown}: there is no such property in Kafka {kind.version}; {hint}"
 
 
@@ -111,9 +111,6 @@ def _faults_of_value(name: str, value: str, definition: Definition, kind: NodeKi
             definition.parse(value)
         except ConfigValueError as error:
             reason = str(error).rpartition(f" for configuration {definition.name}: ")[2]
-            yield f"{name}: not allowed" if definition.sensitive else f"{name}: {_shown(value)}: {reason}"
-
-
-def _shown(value: str) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[: _SHOWN_LENGTH_MAX - 3]}..."
+            yield (
+                f"{name}: not allowed" if definition.sensitive else f"{name}: {shown_value(value)}: {reason}"
+            )

@@ -1,6 +1,5 @@
 """The releases of Apache Kafka that a manifest may name."""
 
-from collections.abc import Iterable
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -10,15 +9,8 @@ from quorate_operator.models.base import KafkaVersion, rules
 
 _LINES: Final = tuple(dict.fromkeys(map(release_line, RELEASES)))
 
-
-def _listed(texts: Iterable[str]) -> str:
-    return ", ".join(texts)
-
-
-SUPPORTED_RULE: Final = f"must be one of the supported releases {_listed(RELEASES)}"
-LINES_RULE: Final = (
-    f"must be one of the supported releases {_listed(RELEASES)}, or another of {_listed(_LINES)} with image"
-)
+SUPPORTED_RULE: Final = f"must be one of the supported releases {', '.join(RELEASES)}"
+LINES_RULE: Final = f"{SUPPORTED_RULE}, or another of {', '.join(_LINES)} with image"
 IMAGE_RULE: Final = {
     "rule": f"has(self.image) || self.version in {list(RELEASES)}",
     "message": f"version: {LINES_RULE}",

@@ -41,8 +41,6 @@ _CONDITION_TYPE = {
 }
 """As in Kubernetes' own conditions: an operator that is newer than the definitions may write other types."""
 Message = Annotated[str, Field(max_length=MESSAGE_LENGTH_MAX)]
-_OPEN = WithJsonSchema({"type": "string", "maxLength": 316})
-"""The schema of a text that the operator chooses: a release newer than the definitions may have further ones."""
 _CONDITIONS = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 _BY_NODE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["nodeId"]}
 _BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
@@ -155,8 +153,8 @@ class ListenerStatus(StatusModel):
     """A listener of a pool of brokers, as clients need it."""
 
     name: str = Field(description="The name of the listener.")
-    protocol: Annotated[Protocol, _OPEN] = Field(description="Its security protocol.")
-    type: Annotated[ExposureType, _OPEN] = Field(description="How it is exposed.")
+    protocol: Protocol = Field(description="Its security protocol.")
+    type: ExposureType = Field(description="How it is exposed.")
     bootstrap_servers: str | None = Field(
         default=None,
         description=(

@@ -1,44 +1,28 @@
 """Compares resources with the tenants' policy: each field that reaches further than the resource's own nodes. Pure.
 
-Specs are read as the API server stores them. Kubernetes' own objects inside are checked only when a pod is created:
-other shapes than the expected one are refused, as are fields of pods that are not known to be harmless.
+Specs are read as the API server stores them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from quorate_operator.models.exposures import BY_HOST
-from quorate_operator.models.tenant_pods import check_containers, check_pod_security, check_references
-from quorate_operator.models.tenant_policy import (
-    Refused,
-    TenantPolicy,
-    allows,
-    allows_address,
-    allows_host,
-)
+from quorate_operator.models.hosts import is_in_namespace
+from quorate_operator.models.tenant_pods import template_refusals
+from quorate_operator.models.tenant_policy import Check, Refused, TenantPolicy, allows_address, allows_host
 
 Spec = Mapping[str, Any]
 _CERT_MANAGER = "cert-manager.io"
-_SHOWN_MAX = 10
 
 
-class Check(NamedTuple):
-    """One value of a spec, and the list of the policy that has to allow it."""
+def pool_refusals(spec: Spec, policy: TenantPolicy, namespace: str | None) -> tuple[Refused, ...]:
+    """Return what the policy does not allow in the spec of a KafkaController or KafkaBroker.
 
-    field: str
-    value: object
-    list_name: str
-    matches: Callable[[Iterable[str], str], bool] = allows
-
-
-def pool_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
-    """Return what the policy does not allow in the spec of a KafkaController or KafkaBroker."""
-    template = spec.get("template") or {}
-    found = [*_refused((*_of_pool(spec), *_of_template(template)), policy)]
-    found += check_references("spec.template", template, policy)
-    found += check_pod_security("spec.template.securityContext", template.get("securityContext"), policy)
-    found += check_containers("spec.template.sidecars", template.get("sidecars") or (), policy)
-    return tuple(found)
+    Names and pods of its own namespace need no list. Without `namespace`, only {namespace} in a host stands for it.
+    """
+    checks = (*_of_pool(spec), *_of_hosts(spec, namespace))
+    refused = template_refusals(spec.get("template") or {}, policy, namespace)
+    return (*_refused(checks, policy), *refused)
 
 
 def entity_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
@@ -58,21 +42,8 @@ def entity_refusals(spec: Spec, policy: TenantPolicy) -> tuple[Refused, ...]:
 
 
 def _refused(checks: Iterable[Check], policy: TenantPolicy) -> Iterator[Refused]:
-    lists = policy.model_dump(by_alias=True)
     for check in checks:
-        allowed: Sequence[str] = lists[check.list_name]
-        if not (isinstance(check.value, str) and check.matches(allowed, check.value)):
-            yield Refused(check.field, _shown(check.value), _rule(allowed), check.list_name)
-
-
-def _rule(allowed: Sequence[str]) -> str:
-    shown = ", ".join(allowed[:_SHOWN_MAX]) + (", ..." if len(allowed) > _SHOWN_MAX else "")
-    return f"must be one of {shown}" if allowed else "is not allowed"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+        yield from check.refusals(policy)
 
 
 def _of_pool(spec: Spec) -> Iterator[Check]:
@@ -87,30 +58,51 @@ def _of_pool(spec: Spec) -> Iterator[Check]:
     if spec.get("rack"):
         # The operator copies the label's value, which the owner then reads in Kafka.
         yield Check("spec.rack.topologyKey", spec["rack"].get("topologyKey"), "nodeLabels")
-    by_host = set()
     for place, listener in enumerate(spec.get("listeners") or ()):
         where = f"spec.listeners[{place}]"
-        issuer = (listener.get("tls") or {}).get("issuerRef")
+        issuer = _issuer_of(listener)
         if issuer is not None:
             yield _issuer(f"{where}.tls.issuerRef", issuer)
-        exposure = listener.get("exposure") or {}
-        yield from _of_exposure(f"{where}.exposure", exposure)
+        yield from _of_exposure(f"{where}.exposure", listener.get("exposure") or {})
+
+
+def _of_hosts(spec: Spec, namespace: str | None) -> Iterator[Check]:
+    """Yield the hosts that Ingresses and Routes lead to brokers, and those that get into issued certificates."""
+    led, issued = set(), set()
+    hosts: list[tuple[object, str, object]] = []
+    for place, listener in enumerate(spec.get("listeners") or ()):
+        name, exposure = listener.get("name"), listener.get("exposure") or {}
         if exposure.get("type") in BY_HOST:
-            by_host.add(listener.get("name"))
-            hosts = [(f"{where}.{field}", listener.get(field)) for field in ("advertisedHost", "interimHost")]
-            hosts.append((f"{where}.exposure.bootstrapHost", exposure.get("bootstrapHost")))
-            yield from (Check(field, host, "hosts", allows_host) for field, host in hosts if host is not None)
+            led.add(name)
+        if _issuer_of(listener) is not None:
+            issued.add(name)
+            # Of all listeners of a KafkaController, which has one.
+            hosts.append((name, "spec.advertisedHost", spec.get("advertisedHost")))
+        where = f"spec.listeners[{place}]"
+        hosts += (
+            (name, f"{where}.{field}", listener.get(field)) for field in ("advertisedHost", "interimHost")
+        )
+        hosts.append((name, f"{where}.exposure.bootstrapHost", exposure.get("bootstrapHost")))
     for place, node in enumerate(spec.get("nodes") or ()):
-        for listener_name, host in (node.get("advertisedHosts") or {}).items():
-            if listener_name in by_host:
-                yield Check(
-                    f"spec.nodes[{place}].advertisedHosts.{listener_name}", host, "hosts", allows_host
-                )
+        for name, host in (node.get("advertisedHosts") or {}).items():
+            hosts.append((name, f"spec.nodes[{place}].advertisedHosts.{name}", host))
+    for name, field, host in hosts:
+        if host is not None and (name in led or (name in issued and not _is_own(host, namespace))):
+            yield Check(field, host, "hosts", allows_host)
+
+
+def _is_own(host: object, namespace: str | None) -> bool:
+    """Whether a template of hosts gives names of the pool's own namespace."""
+    own = ("{namespace}",) if namespace is None else ("{namespace}", namespace)
+    return isinstance(host, str) and any(is_in_namespace(host.lower(), name) for name in own)
 
 
 def _of_exposure(where: str, exposure: Spec) -> Iterator[Check]:
     if exposure.get("type") is not None:
         yield Check(f"{where}.type", exposure["type"], "exposureTypes")
+    for field in ("loadBalancerClass", "ingressClassName"):
+        if exposure.get(field) is not None:
+            yield Check(f"{where}.{field}", exposure[field], "exposureClasses")
     services = {where: exposure}
     services |= {f"{where}.nodes[{place}]": node for place, node in enumerate(exposure.get("nodes") or ())}
     services[f"{where}.bootstrap"] = exposure.get("bootstrap") or {}
@@ -125,42 +117,12 @@ def _of_exposure(where: str, exposure: Spec) -> Iterator[Check]:
             yield Check(f"{of_service}.loadBalancerIP", address, "addresses", allows_address)
 
 
+def _issuer_of(listener: Spec) -> Spec | None:
+    issuer: Spec | None = (listener.get("tls") or {}).get("issuerRef")
+    return issuer
+
+
 def _issuer(field: str, issuer: Spec) -> Check:
     kind, group = issuer.get("kind", "Issuer"), issuer.get("group", _CERT_MANAGER)
     qualified = kind if group == _CERT_MANAGER else f"{kind}.{group}"
     return Check(field, f"{qualified}/{issuer.get('name')}", "issuers")
-
-
-def _of_template(template: Spec) -> Iterator[Check]:
-    """Yield what a template asks for by name: labels, nodes, accounts, classes."""
-    where = "spec.template"
-    for field, list_name in (("labels", "podLabels"), ("annotations", "podAnnotations")):
-        for name in template.get(field) or ():
-            yield Check(f"{where}.{field}", name, list_name)
-    for field, list_name in (
-        ("serviceAccountName", "serviceAccounts"),
-        ("priorityClassName", "priorityClasses"),
-    ):
-        if template.get(field) is not None:
-            yield Check(f"{where}.{field}", template[field], list_name)
-    for name in template.get("nodeSelector") or ():
-        yield Check(f"{where}.nodeSelector", name, "nodeLabels")
-    for place, toleration in enumerate(template.get("tolerations") or ()):
-        # Without a key it tolerates all taints, as a pattern * would allow.
-        yield Check(f"{where}.tolerations[{place}].key", toleration.get("key") or "*", "taints")
-    yield from _of_node_affinity(
-        f"{where}.affinity.nodeAffinity", (template.get("affinity") or {}).get("nodeAffinity") or {}
-    )
-
-
-def _of_node_affinity(where: str, affinity: Spec) -> Iterator[Check]:
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    terms = [
-        *(required.get("nodeSelectorTerms") or ()),
-        *(item.get("preference") or {} for item in preferred),
-    ]
-    for term in terms:
-        for part in ("matchExpressions", "matchFields"):
-            for expression in term.get(part) or ():
-                yield Check(f"{where}: {part}: key", expression.get("key"), "nodeLabels")

@@ -6,7 +6,7 @@ needs; the operator connects to no Kafka clusters but its own.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, NamedTuple
@@ -14,10 +14,11 @@ from typing import Annotated, Literal, NamedTuple
 import yaml
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
-from quorate_operator.models.base import Model
+from quorate_operator.models.base import Model, check_network, shown_value
 from quorate_operator.models.yaml_errors import YAML_ERRORS
 
 LIST_LENGTH_MAX = 256
+PATTERNS_SHOWN_MAX = 10
 POLICY_SIZE_BYTES_MAX = 64 * 1024
 NOT_ALLOWED = "NotAllowed"
 """The reason in conditions and Events of a resource that the policy refuses."""
@@ -30,16 +31,8 @@ class PolicyError(ValueError):
     """A policy that can't be used. The message names the field and what is allowed."""
 
 
-def _check_network(text: str) -> str:
-    try:
-        ip_network(text)
-    except ValueError as error:
-        raise ValueError("must be a network like 10.0.0.0/8 or 2001:db8::/32, without host bits") from error
-    return text
-
-
 Networks = Annotated[
-    tuple[Annotated[str, AfterValidator(_check_network)], ...],
+    tuple[Annotated[str, AfterValidator(check_network)], ...],
     Field(strict=False, max_length=LIST_LENGTH_MAX),
 ]
 
@@ -55,7 +48,7 @@ class TenantPolicy(Model):
     volume_types: Patterns = ("emptyDir", "downwardAPI")
     """Types of volumes and of the sources of projected ones. Those below are allowed by the names of the objects."""
     secrets: Patterns = ()
-    """Names of Secrets that `env` and `volumes` may read."""
+    """Names of Secrets that `env`, `volumes` and `imagePullSecrets` may read."""
     config_maps: Patterns = ()
     claims: Patterns = ()
     """Names of PersistentVolumeClaims that pods may mount."""
@@ -70,10 +63,14 @@ class TenantPolicy(Model):
     )
     """Labels of Kubernetes nodes that pods may be scheduled by, and racks named after."""
     taints: Patterns = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    affinity_namespaces: Patterns = ()
+    """Other namespaces whose pods may decide where pods run; a selector of namespaces needs `*`."""
     priority_classes: Patterns = ()
     exposure_types: Patterns = ("Internal", "External", "NodePort", "LoadBalancer", "Ingress", "Route")
+    exposure_classes: Patterns = ()
+    """Classes of load balancers and Ingresses, besides the default ones."""
     hosts: Patterns = ()
-    """Hosts of Ingresses and Routes. `*` stands for text without dots."""
+    """Hosts of Ingresses and Routes, and of issued certificates. `*` stands for text without dots."""
     addresses: Networks = ()
     """Networks of the addresses that Services may claim."""
     issuers: Patterns = ("Issuer/*",)
@@ -86,6 +83,13 @@ class TenantPolicy(Model):
         own = tuple(image.replace("{version}", "*") for image in images)
         return self.model_copy(update={"images": (*self.images, *own)})
 
+    def list_of(self, name: str) -> tuple[str, ...]:
+        """Return the list that is called `name` in the chart."""
+        allowed: tuple[str, ...] = getattr(self, _FIELD_OF[name])
+        return allowed
+
+
+_FIELD_OF = {field.alias: name for name, field in TenantPolicy.model_fields.items()}
 
 DEFAULT_POLICY = TenantPolicy()
 
@@ -162,6 +166,29 @@ def allows_address(networks: Iterable[str], value: str) -> bool:
     except ValueError:
         return False
     return any(address in ip_network(network) for network in networks)
+
+
+class Check(NamedTuple):
+    """One value of a spec, and the list of the policy that has to allow it."""
+
+    field: str
+    value: object
+    list_name: str
+    matches: Callable[[Iterable[str], str], bool] = allows
+    others: tuple[str, ...] = ()
+    """What is allowed besides the list, for the refusal."""
+
+    def refusals(self, policy: TenantPolicy) -> Iterator[Refused]:
+        """Yield the refusal of the value, unless the policy allows it."""
+        allowed = policy.list_of(self.list_name)
+        if not (isinstance(self.value, str) and self.matches(allowed, self.value)):
+            rule = _rule((*allowed, *self.others))
+            yield Refused(self.field, shown_value(self.value), rule, self.list_name)
+
+
+def _rule(allowed: tuple[str, ...]) -> str:
+    shown = ", ".join(allowed[:PATTERNS_SHOWN_MAX]) + (", ..." if len(allowed) > PATTERNS_SHOWN_MAX else "")
+    return f"must be one of {shown}" if allowed else "is not allowed"
 
 
 @lru_cache(maxsize=4096)

@@ -219,8 +219,9 @@ class KafkaControllerSpec(PoolSpec):
         python = [node_id for node_id in self.all_node_ids() if self.implementation_of(node_id) == "python"]
         if self.custom_config_keys and python:
             raise ValueError(
-                f"customConfigKeys: {self.custom_config_keys[0]!r}: is for quorums of Java controllers alone, "
-                f"because Quorate's, like {python[0]}, do not start with a property that they do not know"
+                f"customConfigKeys: {self.custom_config_keys[0]!r}: is for quorums of Java controllers alone; "
+                f"controller {python[0]} is one of Quorate's, which do not start with unknown properties: remove it, "
+                "or set implementation: java in nodes for each"
             )
 
     def implementation_of(self, node_id: int) -> Literal["python", "java"]:

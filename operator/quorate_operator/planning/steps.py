@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import NamedTuple
 
+from quorate_operator.models.base import listed_texts
 from quorate_operator.placement.cluster import PartitionId
 from quorate_operator.planning.cluster import Address, Role
 
@@ -354,10 +355,7 @@ def labels(role: Role, node_ids: Iterable[int]) -> str:
 
 def listed(node_ids: Iterable[int]) -> str:
     """Return `3000, 3001 and 3002`, or `none`."""
-    names: Sequence[str] = [str(node_id) for node_id in node_ids]
-    if len(names) < 2:
-        return names[0] if names else "none"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return listed_texts([str(node_id) for node_id in node_ids])
 
 
 def some_of(names: Sequence[str], count: int | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from quorate_operator.models.base import without_nulls
 from quorate_operator.models.pod_templates import PodTemplate
 from quorate_operator.resources.facts import Context, Object
 
@@ -31,7 +32,7 @@ def _user(user_id: int | None) -> Object:
 def pod_basics(context: Context, template: PodTemplate, volumes: Sequence[Object]) -> Object:
     """Return the spec of a pod without its containers."""
     given = template.security_context
-    user = _user(context.facts.images.user_id) if given is None else dict(given)
+    user = _user(context.facts.images.user_id) if given is None else without_nulls(given)
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

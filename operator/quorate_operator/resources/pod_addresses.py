@@ -7,7 +7,7 @@ leads to the pod as long as it exists. Other names are managed elsewhere.
 from collections.abc import Mapping, Sequence
 
 from quorate_operator.models.exposures import PASSTHROUGH_PORT, WITH_SERVICES
-from quorate_operator.models.hosts import fill_host, template_values
+from quorate_operator.models.hosts import fill_host, is_in_namespace, template_values, without_domain
 from quorate_operator.models.listeners import BrokerListener, Listener
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role, Unassigned
@@ -26,7 +26,6 @@ CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
 HTTP_PORT = 9404
 """The port where Python controllers serve metrics and health."""
-CLUSTER_DOMAIN = "cluster.local"
 
 
 def listener_port(node: DesiredNode, listener: Listener) -> int:
@@ -132,17 +131,13 @@ def published_name(context: Context, host: str) -> str | None:
     """Return the name of the Service for a host `<name>.<namespace>.svc`; None if Quorate can't create it."""
     if not is_inside(context, host):
         return None
-    name = _without_domain(host).removesuffix(f".{context.namespace}.svc")
+    name = without_domain(host).removesuffix(f".{context.namespace}.svc")
     return name if is_service_name(name) and name not in _own_services(context) else None
 
 
 def is_inside(context: Context, host: str) -> bool:
     """Whether a host is a name of this namespace, which has no meaning outside of Kubernetes."""
-    return _without_domain(host).endswith(f".{context.namespace}.svc")
-
-
-def _without_domain(host: str) -> str:
-    return host.removesuffix(".").removesuffix(f".{CLUSTER_DOMAIN}")
+    return is_in_namespace(host, context.namespace)
 
 
 def controlled(context: Context, addresses: Mapping[str, Address]) -> frozenset[Address]:

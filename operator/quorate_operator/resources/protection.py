@@ -24,7 +24,7 @@ from quorate_operator.resources.pod_addresses import HTTP_PORT, broker_port, lis
 ALWAYS_ALLOW = "AlwaysAllow"
 IF_HEALTHY_BUDGET = "IfHealthyBudget"
 ALL_PODS: Final[Sequence[Object]] = ({"namespaceSelector": {}},)
-"""The peers that are pods of this Kubernetes cluster. Machines can reach their own pods in any case, for probes."""
+"""The peers that are pods of this Kubernetes cluster. Its nodes can reach their own pods in any case, for probes."""
 
 
 def controllers_budget(context: Context, *, voters: int, pods: int) -> Object:
@@ -56,8 +56,8 @@ def brokers_budget_name(cluster: str) -> str:
 
 def _budget(context: Context, name: str, role: Role, available: int, unready: str = ALWAYS_ALLOW) -> Object:
     # minAvailable, because for other kinds of budgets Kubernetes asks a workload that owns the pods for their number.
-    # By default, pods that are not ready may be evicted: a drain must not wait for a node that is broken on its
-    # machine.
+    # By default, pods that are not ready may be evicted: a drain must not wait for a broken node on its
+    # Kubernetes node.
     selected = cluster_labels(context, role)
     owner = context.manifests.controllers
     return {

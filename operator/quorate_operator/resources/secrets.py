@@ -45,8 +45,8 @@ def are_usable(context: Context, names: frozenset[str]) -> bool:
 def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
     """Return the plan without starts and restarts of nodes whose Secrets can't be used, and with their refusals.
 
-    A running node continues without its Secret, which it has read. While a Certificate is not as it should be, for
-    instance without a name that the node is about to advertise, the node starts with the former one, and is not
+    A running node continues without its Secret, which it has read. While a Certificate is not issued for all that it
+    asks for, such as a name that the node is about to advertise, nodes start with the former certificate, and are not
     stopped.
     """
     faults, unissued = _faults(context), _unissued(context)

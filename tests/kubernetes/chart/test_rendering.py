@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import pytest
 import yaml
 from kit.local_kubernetes.versions import KUBERNETES
+from quorate_operator.models.manifests import load_manifests
 from quorate_operator.models.tenant_policy import DEFAULT_POLICY, TenantPolicy, parse_policy
+from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.resources.facts import Images
+from quorate_protocol.kafka.releases import DEFAULT_RELEASE
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "quorate"
@@ -133,6 +137,31 @@ def test_every_value_is_in_the_schema_and_used() -> None:
     compare(values, schema, "")
 
 
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["*"]}, {"watchNamespaces": ["kafka"]}])
+def test_an_api_server_takes_the_first_cluster_of_the_notes(
+    helm: Callable[..., Any], tmp_path: Path, values: dict[str, Any]
+) -> None:
+    """`helm template` prints no notes: a template of a copy has them."""
+    copy = shutil.copytree(CHART, tmp_path / "quorate")
+    notes = '{{ dict "notes" (include "quorate/templates/NOTES.txt" .) | toYaml }}'
+    (copy / "templates" / "notes.yaml").write_text(notes)
+    options = ("--kube-version", KUBERNETES, "--show-only", "templates/notes.yaml", "--values", "-")
+    ran = helm("template", "quorate", str(copy), *options, stdin=yaml.safe_dump(values))
+    assert ran.returncode == 0, ran.stderr
+    # As a shell reads it: the end has no indentation.
+    text, end, _ = yaml.safe_load(ran.stdout)["notes"].partition("<<'EOF'\n")[2].partition("\nEOF\n")
+    assert end
+    definitions = {
+        definition["spec"]["names"]["kind"]: definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for definition in map(yaml.safe_load, (path.read_text() for path in (ROOT / "crds").glob("*.yaml")))
+    }
+    for body in yaml.safe_load_all(text):
+        assert set(definitions[body["kind"]]["properties"]["spec"]["required"]) <= body["spec"].keys()
+        assert body["spec"]["version"] == DEFAULT_RELEASE
+    manifests = load_manifests(text, "NOTES.txt")
+    assert len(desired_cluster(manifests).nodes) == 4
+
+
 def test_all_namespaces_have_to_be_asked_for(render: Callable[..., Any]) -> None:
     """By default the operator manages the namespace that it runs in, also where an overlay changes it."""
 
@@ -145,6 +174,23 @@ def test_all_namespaces_have_to_be_asked_for(render: Callable[..., Any]) -> None
 
     assert scope({}) == ([], set())
     assert scope({"watchNamespaces": ["*"]}) == (["--all-namespaces"], {"ClusterRole", "ClusterRoleBinding"})
+
+
+@pytest.mark.parametrize(
+    ("watched", "condition"),
+    [
+        ([], 'request.namespace in ["quorate-system"]'),
+        (["*"], None),
+        (["kafka", "staging"], 'request.namespace in ["kafka","staging"]'),
+    ],
+)
+def test_fields_are_strict_where_the_operator_works(
+    render: Callable[..., Any], watched: list[str], condition: str | None
+) -> None:
+    objects = render({"watchNamespaces": watched, "strictFields": {"create": True}})
+    (policy,) = of_kind(objects, "ValidatingAdmissionPolicy")
+    conditions = {item["name"]: item["expression"] for item in policy["spec"]["matchConditions"]}
+    assert conditions.get("watched-namespace") == condition
 
 
 def test_the_policy_of_the_chart_is_that_of_the_operator(render: Callable[..., Any]) -> None:

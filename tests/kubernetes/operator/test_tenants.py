@@ -114,6 +114,18 @@ def _token() -> Object:
     return {"template": {**spec["template"], "serviceAccountName": ADMIN}}
 
 
+def _affinity(**terms: Object) -> Object:
+    affinity = {
+        kind: {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, **term}
+            ]
+        }
+        for kind, term in terms.items()
+    }
+    return {"template": {"affinity": affinity}}
+
+
 PODS: dict[str, tuple[Object, str]] = {
     "a path of the Kubernetes node": (_volume(hostPath={"path": "/"}), "hostPath"),
     "the token of another service account": (_token(), "serviceAccountToken"),
@@ -176,6 +188,18 @@ PODS: dict[str, tuple[Object, str]] = {
     "the place of other pods": (
         {"template": {"priorityClassName": "system-node-critical"}},
         "priorityClassName",
+    ),
+    "a place beside pods of another team": (
+        _affinity(podAffinity={"namespaces": [VICTIM]}),
+        "podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespaces[0]: 'payments'",
+    ),
+    "the nodes of pods of all teams": (
+        _affinity(podAntiAffinity={"namespaceSelector": {}}),
+        "podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespaceSelector",
+    ),
+    "the images that another team may pull": (
+        {"template": {"imagePullSecrets": [{"name": VICTIM}]}},
+        "imagePullSecrets[0].name: 'payments'",
     ),
 }
 
@@ -242,6 +266,23 @@ LISTENERS: dict[str, tuple[Object, str]] = {
             advertisedHost="b{nodeId}.example.com",
         ),
         "issuerRef: 'ClusterIssuer/all'",
+    ),
+    "a certificate for the host of another team": (
+        _exposed()
+        | _tls(tls={"issuerRef": {"name": "ours"}}, advertisedHost="b{nodeId}.payments.example.com"),
+        "advertisedHost: 'b{nodeId}.payments.example.com'",
+    ),
+    "a certificate for a Service of another namespace": (
+        _exposed() | _tls(tls={"issuerRef": {"name": "ours"}}, advertisedHost="api.payments.svc"),
+        "advertisedHost: 'api.payments.svc'",
+    ),
+    "a load balancer of another class": (
+        _exposed(type="LoadBalancer", loadBalancerClass="example.com/public"),
+        "exposure.loadBalancerClass: 'example.com/public'",
+    ),
+    "the ingress controller of another team": (
+        _exposed(type="Ingress", ingressClassName=VICTIM) | _tls(advertisedHost="b{nodeId}.example.com"),
+        "exposure.ingressClassName: 'payments'",
     ),
 }
 

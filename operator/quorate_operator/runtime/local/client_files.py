@@ -40,7 +40,7 @@ def first_listener(layout: Layout, role: Role) -> Listener | None:
 
 
 def client_config(layout: Layout) -> Path | None:
-    """Return the file for clients of the brokers: that of the first super user who has one, or of the first user."""
+    """Return the file for clients of the brokers: the first super user's, or the first user's without any."""
     listener = first_listener(layout, Role.BROKER)
     if listener is None:
         return None

@@ -102,12 +102,27 @@ def test_names_of_other_plug_ins_are_listed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ("num.io.threads: 0", "num.io.threads: '0': Value must be at least 1"),
+        ("listener.name.internal.max.connections: many", "'many': Not a number of type INT"),
+        ("broker.id: 3", "broker.id: can't be set"),
+    ],
+)
+def test_names_that_kafka_has_are_not_those_of_plug_ins(config: str, fault: str) -> None:
+    custom = "listeners: [{name: INTERNAL}], customConfigKeys: [num.*, listener.*, broker.*]"
+    assert fault in manifest_fault(CONTROLLERS % "" + BROKERS % f"{custom}, config: {{{config}}}")
+
+
 def test_quorates_controllers_would_not_start_with_names_of_plug_ins() -> None:
     config = "config: {a.b: 1}, customConfigKeys: [a.b]"
     loaded(controllers=f"{JAVA}, {config}")
-    assert "spec.customConfigKeys: 'a.b': is for quorums of Java controllers alone" in manifest_fault(
-        CONTROLLERS % config + BROKERS % ""
-    )
+    assert (
+        "spec.customConfigKeys: 'a.b': is for quorums of Java controllers alone; controller 3000 is one of "
+        "Quorate's, which do not start with unknown properties: remove it, or set implementation: java in nodes for "
+        "each"
+    ) in manifest_fault(CONTROLLERS % config + BROKERS % "")
 
 
 def test_the_names_of_quorates_controllers_are_theirs_alone() -> None:

@@ -18,10 +18,12 @@ RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"
 SIDECAR = {"name": "s", "image": OWN[0], "securityContext": RESTRICTED}
 DURING = "DuringSchedulingIgnoredDuringExecution"
 SECURED = {"name": "L", "protocol": "SSL"}
+NAMESPACE = "kafka"
+ISSUED = {"issuerRef": {"name": "ours"}}
 
 
 def fields(spec: dict[str, Any], policy: TenantPolicy = DEFAULT) -> list[str]:
-    return [refused.field for refused in pool_refusals(spec, policy)]
+    return [refused.field for refused in pool_refusals(spec, policy, NAMESPACE)]
 
 
 def sidecar(**parts: Any) -> dict[str, Any]:
@@ -95,6 +97,54 @@ REFUSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
         {"hosts": ["a.b"]},
     ),
     (
+        "a host in a certificate",
+        listener(tls=ISSUED, advertisedHost="b{nodeId}.pay.example.com"),
+        "spec.listeners[0].advertisedHost",
+        {"hosts": ["*.pay.example.com"]},
+    ),
+    (
+        "a name of another namespace in a certificate",
+        listener(tls=ISSUED, interimHost="{pod}.{pool}.svc"),
+        "spec.listeners[0].interimHost",
+        {"hosts": ["{pod}.{pool}.svc"]},
+    ),
+    (
+        "a common host in a certificate",
+        listener(tls=ISSUED, exposure={"type": "LoadBalancer", "bootstrapHost": "pay.payments.svc"}),
+        "spec.listeners[0].exposure.bootstrapHost",
+        {"hosts": ["pay.payments.svc"]},
+    ),
+    (
+        "an address in a certificate",
+        listener(tls=ISSUED) | {"nodes": [{"nodeId": 1, "advertisedHosts": {"L": "10.0.0.7"}}]},
+        "spec.nodes[0].advertisedHosts.L",
+        {"hosts": ["10.0.0.7"]},
+    ),
+    (
+        "a host of controllers in a certificate",
+        listener(tls=ISSUED) | {"advertisedHost": "c{nodeId}.pay.example.com"},
+        "spec.advertisedHost",
+        {"hosts": ["*.pay.example.com"]},
+    ),
+    (
+        "a name of the namespace as the host of an Ingress",
+        listener(exposure={"type": "Ingress"}, tls=ISSUED, advertisedHost="b.{namespace}.svc"),
+        "spec.listeners[0].advertisedHost",
+        {"hosts": ["b.{namespace}.svc"]},
+    ),
+    (
+        "load balancers of another class",
+        listener(exposure={"type": "LoadBalancer", "loadBalancerClass": "example.com/public"}),
+        "spec.listeners[0].exposure.loadBalancerClass",
+        {"exposureClasses": ["example.com/*"]},
+    ),
+    (
+        "an ingress controller of others",
+        listener(exposure={"type": "Ingress", "ingressClassName": "nginx-public"}),
+        "spec.listeners[0].exposure.ingressClassName",
+        {"exposureClasses": ["nginx-public"]},
+    ),
+    (
         "an annotation for DNS",
         listener(exposure={"type": "LoadBalancer", "annotations": {"external-dns/hostname": "a"}}),
         "spec.listeners[0].exposure.annotations",
@@ -156,6 +206,38 @@ REFUSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
         "spec.template.affinity.nodeAffinity: matchExpressions: key",
         {"nodeLabels": ["team"]},
     ),
+    *(
+        (
+            f"{kind} to pods of another team",
+            {
+                "template": {
+                    "affinity": {kind: {f"required{DURING}": [{"namespaces": ["kafka", "payments"]}]}}
+                }
+            },
+            f"spec.template.affinity.{kind}.required{DURING}[0].namespaces[1]",
+            {"affinityNamespaces": ["pay*"]},
+        )
+        for kind in ("podAffinity", "podAntiAffinity")
+    ),
+    *(
+        (
+            f"{kind} to pods of all teams",
+            {
+                "template": {
+                    "affinity": {
+                        kind: {
+                            f"preferred{DURING}": [
+                                {"weight": 1, "podAffinityTerm": {"namespaceSelector": selector}}
+                            ]
+                        }
+                    }
+                }
+            },
+            f"spec.template.affinity.{kind}.preferred{DURING}[0].podAffinityTerm.namespaceSelector",
+            {"affinityNamespaces": ["*"]},
+        )
+        for kind, selector in (("podAffinity", {}), ("podAntiAffinity", {"matchLabels": {"a": "b"}}))
+    ),
     (
         "all taints",
         {"template": {"tolerations": [{"operator": "Exists"}]}},
@@ -213,6 +295,12 @@ REFUSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
         {"template": {"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}},
         "spec.template.env[0].valueFrom.secretKeyRef.name",
         {"secrets": ["s"]},
+    ),
+    (
+        "a login at a registry",
+        {"template": {"imagePullSecrets": [{"name": "a"}]}},
+        "spec.template.imagePullSecrets[0].name",
+        {"secrets": ["a"]},
     ),
     (
         "root",
@@ -309,7 +397,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 def test_what_reaches_further_is_refused_until_a_list_allows_it(
     spec: dict[str, Any], field: str, lists: dict[str, Any]
 ) -> None:
-    (refused,) = pool_refusals(spec, DEFAULT)
+    (refused,) = pool_refusals(spec, DEFAULT, NAMESPACE)
     assert refused.field == field
     assert str(refused).startswith(
         f"{field}: {refused.value}: {refused.rule}; the administrator of the operator "
@@ -325,14 +413,22 @@ def test_what_a_cluster_needs_is_allowed() -> None:
         "rack": {"topologyKey": "topology.kubernetes.io/zone"},
         "listeners": [
             {"name": "A", "tls": {"secretName": "s"}, "exposure": {"type": "LoadBalancer"}},
-            {"name": "B", "tls": {"issuerRef": {"name": "ours"}}, "advertisedHost": "a.b"},
+            {"name": "B", "tls": ISSUED, "advertisedHost": "b{nodeId}.{namespace}.svc"},
+            {"name": "C", "tls": ISSUED, "advertisedHost": "{pod}.ours.Kafka.svc.cluster.local."},
+            {"name": "D", "tls": {"secretName": "s"}, "advertisedHost": "a.example.com"},
         ],
+        "nodes": [{"nodeId": 0, "advertisedHosts": {"B": "b.kafka.svc", "D": "b.example.com"}}],
         "template": {
             "env": [{"name": "KAFKA_HEAP_OPTS", "value": "-Xmx1g"}],
             "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "more"}],
             "sidecars": [{**SIDECAR, "livenessProbe": {"tcpSocket": {"port": 1}}, "env": [{"name": "E"}]}],
             "securityContext": {},
             "nodeSelector": {"kubernetes.io/hostname": "a"},
+            "affinity": {
+                "podAntiAffinity": {
+                    f"required{DURING}": [{"namespaces": [NAMESPACE], "topologyKey": "a"}, {}]
+                }
+            },
             "tolerations": [{"key": "node.kubernetes.io/unreachable", "tolerationSeconds": 1}],
         },
     }
@@ -351,6 +447,58 @@ def test_another_shape_is_refused_and_no_fault(shape: Any) -> None:
     assert fields({"template": {"securityContext": shape}})
     assert fields(sidecar(securityContext=shape))
     assert fields(sidecar(envFrom=shape))
+
+
+@pytest.mark.parametrize("name", [["net.ipv4.tcp_wmem"], {"a": 1}, 1])
+def test_a_sysctl_has_a_name_that_is_text(name: Any) -> None:
+    context = {"sysctls": [{"name": name, "value": "1"}]}
+    assert fields({"template": {"securityContext": context}}) == [
+        "spec.template.securityContext.sysctls[0].name"
+    ]
+
+
+@pytest.mark.parametrize("shape", ["SYS_ADMIN", {"SYS_ADMIN": True}, 1])
+def test_capabilities_in_another_shape_are_refused(shape: Any) -> None:
+    where = "spec.template.sidecars[0].securityContext.capabilities"
+    context = {"capabilities": {"drop": ["ALL"], "add": shape}}
+    assert fields(sidecar(securityContext=RESTRICTED | context)) == [f"{where}.add"]
+    assert f"{where}.drop" in fields(sidecar(securityContext=RESTRICTED | {"capabilities": {"drop": shape}}))
+    (refused,) = fields(sidecar(securityContext=RESTRICTED | {"capabilities": shape}))
+    assert refused.startswith(where)
+
+
+def test_a_template_that_no_stack_has_room_for_is_refused() -> None:
+    for levels, found in ((60, []), (70, ["spec.template"]), (100_000, ["spec.template"])):
+        part: Any = "a"
+        for _ in range(levels):
+            part = [part]
+        assert fields(sidecar(args=part)) == found
+
+
+def test_null_is_no_value() -> None:
+    """Kubernetes drops it, and so do the pods of nodes."""
+    nulls = {"runAsNonRoot": None, "seccompProfile": None, "sysctls": None, "hostUsers": None}
+    assert fields({"template": {"securityContext": nulls}}) == []
+    assert fields(sidecar(securityContext=RESTRICTED | nulls)) == []
+    assert fields(sidecar(securityContext=RESTRICTED | {"allowPrivilegeEscalation": None}))
+
+
+def test_refusals_are_short_however_long_values_and_lists_are() -> None:
+    policy = TenantPolicy.model_validate({"images": [f"a/{place}" for place in range(99)]})
+    long = "b" * 1000
+    for spec in ({"image": long}, sidecar(image=long)):
+        (refused,) = pool_refusals(spec, policy, NAMESPACE)
+        assert len(refused.value) == 80
+        assert refused.rule == "must be one of a/0, a/1, a/2, a/3, a/4, a/5, a/6, a/7, a/8, a/9, ..."
+
+
+def test_names_of_a_namespace_that_is_not_given_are_those_of_others() -> None:
+    def refused(host: str) -> list[str]:
+        spec = listener(tls=ISSUED, advertisedHost=host)
+        return [refused.field for refused in pool_refusals(spec, DEFAULT, None)]
+
+    assert refused("{pod}.{namespace}.svc") == []
+    assert refused("b.None.svc") == refused("b.kafka.svc") == ["spec.listeners[0].advertisedHost"]
 
 
 SERVERS = {"bootstrapServers": ["Kafka-1.example.com:9093"]}

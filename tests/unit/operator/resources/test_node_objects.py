@@ -524,6 +524,8 @@ def test_pods_have_the_operators_user_or_that_of_the_namespace(make: Make, node_
         contexts(70) == [restricted | policy | dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 70)] * 2
     )
     assert contexts(None, "securityContext: {fsGroup: 5}") == [restricted | {"fsGroup": 5}] * 2
+    nulls = "securityContext: {runAsNonRoot: null, seccompProfile: null, fsGroup: 5, runAsUser: null}"
+    assert contexts(None, nulls) == [restricted | {"fsGroup": 5}] * 2
 
 
 def test_another_log_format_is_another_file_and_restarts_nodes_of_stock_kafka(make: Make) -> None:
