@@ -34,8 +34,8 @@ def test_what_others_do_has_a_source() -> None:
     for about, _, *others in rows():
         assert len(others) == 4, about
         for cell in others:
-            is_answered = re.match(r"\[(yes|no|partly|no mention)\]\(https://", cell) or cell == "n/a"
-            assert is_answered, f"{about}: {cell}"
+            has_source = re.match(r"\[(yes|no|partly|no mention)\]\(https://", cell) or cell == "n/a"
+            assert has_source, f"{about}: {cell}"
             assert "/blob/main/" not in cell, f"{about}: {cell} names no version"
 
 
