@@ -62,6 +62,18 @@ MISTAKES: Final = (
         tests=_ROLLS,
     ),
     Mistake(
+        name="claims are deleted while those of another node are going",
+        file=f"{_OPERATOR}/planning/replacement.py",
+        edits=(
+            (
+                '        if loses_volumes(seen):\n            return f"{other.label} gets new volumes"\n',
+                "",
+            ),
+        ),
+        harm="the disks of all nodes of a request are lost with their next stops, one beside the other",
+        tests=("unit/operator/planning/test_replacement.py",),
+    ),
+    Mistake(
         name="a voter is added by what its former process fetched",
         file=f"{_OPERATOR}/planning/membership.py",
         edits=(("not (is_ready and observer.caught_up)", "not observer.caught_up"),),

@@ -1,7 +1,7 @@
 """Nodes that get new volumes by annotation: when, and what is refused."""
 
 import pytest
-from kit.scenarios import Situation, briefly, healthy
+from kit.scenarios import REVISION, Situation, briefly, healthy
 from quorate_operator.placement.cluster import PartitionId
 from quorate_operator.planning.cluster import NodeState, ObservedVolume
 
@@ -37,6 +37,28 @@ def test_one_node_at_a_time_gets_new_volumes() -> None:
     assert starting.due() == ()
     assert "the replacement of the volumes of broker-1: broker-0 is not ready (starting)" in starting.waits()
     assert briefly(starting.asking_node(0, skips_rollout=True).due()) == ["ReplaceVolumes 1"]
+
+
+def test_no_other_claims_are_deleted_before_a_node_has_its_new_volumes() -> None:
+    """Each claim that is going is a disk that is lost with the next stop, whatever causes that."""
+    three = asked(healthy(3, brokers=3), 0, 1, 2)
+    assert briefly(three.due()) == ["ReplaceVolumes 0"]
+    revision = {**REVISION, "volume": "kept"}
+    for broker_id in range(3):
+        three = three.asking_node(broker_id, revision=revision).node(broker_id, revision=revision)
+    going = three.node(
+        0, volumes={0: ObservedVolume(is_in_use=False)}, revision={**revision, "volume": "deleted"}
+    )
+    assert briefly(going.due()) == ["StopNode 0"]
+    assert "the replacement of the volumes of broker-1: broker-0 gets new volumes" in going.waits()
+    stopped = going.down(0, NodeState.ABSENT, volumes={})
+    assert briefly(stopped.due()) == ["CreateNode 0", "StartNode 0"]
+    starting = stopped.node(
+        0, state=NodeState.STARTING, has_volume=True, replacement="disk fails", revision=revision
+    )
+    assert starting.due() == ()
+    back = starting.node(0, state=NodeState.READY, configured=three.observed.nodes[0].configured)
+    assert briefly(back.due()) == ["ReplaceVolumes 1"]
 
 
 def test_the_only_copy_stays() -> None:
