@@ -6,7 +6,7 @@
 
 A broker is judged by its own partitions: would one get worse without it? A partition without a leader can't, and
 holds up no other broker. A user may insist on the restart of a node (`FORCE`), or have a node left out
-(`DesiredNode.skips_rollout`); neither puts the quorum at risk.
+(`DesiredNode.skips_rollout`); neither puts the quorum at risk, or the only copy of a partition on volumes that go.
 """
 
 from collections.abc import Sequence
@@ -34,6 +34,7 @@ from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.registrations import lacks_registration
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import listed, some_of, utc_text
+from quorate_operator.planning.volumes import loses_volumes
 
 BROKEN_AFTER_MS = 60_000
 """A node without a process may be restarted this long after its start, and one that does not serve any more."""
@@ -97,8 +98,8 @@ def broker_obstacle(
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
         return Obstacle("the quorum's voters change")
-    if is_forced(node, seen):
-        return None
+    if (lost := _only_copies(seen, desired, observed, now_ms)) is not None or is_forced(node, seen):
+        return lost
     policy = desired.rollouts.get(node.pool, RolloutPolicy())
     pool = [
         other.node_id
@@ -176,6 +177,23 @@ def _load_of(kafka: KafkaFacts, broker_id: int) -> BrokerLoad | None:
     """Return the load of a broker; an empty one of a broker that was unregistered, and leads nothing then."""
     is_registered = broker_id in kafka.registrations
     return kafka.loads.get(broker_id, None if is_registered else BrokerLoad())
+
+
+def _only_copies(
+    seen: ObservedNode, desired: DesiredCluster, observed: ObservedCluster, now_ms: int
+) -> Obstacle | None:
+    """Return which partitions would be lost with the volumes of the broker, which go with its process, or None."""
+    if not loses_volumes(seen):
+        return None
+    assert observed.kafka is not None
+    load = _load_of(observed.kafka, seen.node_id)
+    if load is None:
+        return Obstacle("its replicas are not known yet")
+    if not load.sole:
+        return None
+    named = named_partitions(load.sole, load.sole_first)
+    reason = f"its volumes are being replaced and have the only copy of {named}"
+    return Obstacle(reason, "reassign these" if _is_at_rest(desired, observed, now_ms) else None)
 
 
 def _partitions_at_risk(
