@@ -32,7 +32,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.lifecycle import LATE_AFTER_MS
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.registrations import lacks_registration
-from quorate_operator.planning.safety import view_quorum
+from quorate_operator.planning.safety import QuorumView, view_quorum
 from quorate_operator.planning.steps import listed, some_of, utc_text
 from quorate_operator.planning.volumes import loses_volumes
 
@@ -42,6 +42,8 @@ BLOCKED_AFTER_MS = 5 * 60_000
 """A node with a problem that was started this long ago is not mended by waiting."""
 BLOCKED_AFTER_EXITS = 5
 """Neither is one that ended so often in a row."""
+
+_NO_MACHINE = "its machine does not answer"
 
 
 class Obstacle(NamedTuple):
@@ -64,7 +66,7 @@ def controller_obstacle(
     seen, view = observed.nodes[node.node_id], view_quorum(observed)
     forced = is_forced(node, seen)
     if seen.unreachable_host:
-        return Obstacle("its machine does not answer")
+        return _away(seen)
     if seen.state is not NodeState.READY:
         # It is of no use now, so it may restart. But without a leader, perhaps only the operator's view is wrong.
         peers = [observed.nodes[peer.node_id] for peer in desired.of_role(Role.CONTROLLER)]
@@ -83,7 +85,7 @@ def controller_obstacle(
     stopped = None if forced else _controller_not_back(desired, observed, now_ms, except_for=node.node_id)
     forbidden = view.forbids_stop(node.node_id)
     if stopped or forbidden:
-        return stopped or Obstacle(f"{forbidden}")
+        return stopped or Obstacle(f"{forbidden}", _lost_voters(observed, view))
     return None if forced else _broker_on_its_way(desired, observed, now_ms)
 
 
@@ -93,7 +95,7 @@ def broker_obstacle(
     """Return why a broker may not be restarted now, or None."""
     seen = observed.nodes[node.node_id]
     if seen.unreachable_host:
-        return Obstacle("its machine does not answer")
+        return _away(seen)
     if observed.kafka is None:
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
@@ -152,6 +154,24 @@ def started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
     since_ms = seen.waiting_since_ms if seen.started_at_ms is None else seen.started_at_ms
     latest_ms = max((at_ms for at_ms in (since_ms, seen.opened_at_ms) if at_ms is not None), default=None)
     return latest_ms is not None and now_ms - latest_ms < age_ms
+
+
+def _away(seen: ObservedNode) -> Obstacle:
+    return Obstacle(
+        _NO_MACHINE,
+        f"decommission {seen.label} if its machine is gone for good. {_skipping(seen.node_id)}",
+    )
+
+
+def _skipping(node_id: int) -> str:
+    return f'The annotation {ANNOTATION_SKIP_ROLLOUT}-{node_id}: "true" has the others restarted'
+
+
+def _lost_voters(observed: ObservedCluster, view: QuorumView) -> str | None:
+    """Return what to do about voters that the majority lacks and that can't come back by themselves, or None."""
+    dead = [observed.nodes[node_id] for node_id in view.dead if node_id in observed.nodes]
+    lost = [seen.label for seen in dead if seen.unreachable_host]
+    return f"decommission {lost[0]} if its machine is gone for good" if lost else None
 
 
 def _needed_for_majority(desired: DesiredCluster, observed: ObservedCluster) -> list[int]:
@@ -222,8 +242,12 @@ def _is_at_rest(desired: DesiredCluster, observed: ObservedCluster, now_ms: int)
     """Whether no broker was started lately and no replica moves, so that replicas come in sync only by help."""
     assert observed.kafka is not None
     brokers = [observed.nodes[node.node_id] for node in desired.of_role(Role.BROKER)]
-    are_settled = not any(seen.is_starting or started_within(seen, now_ms, LATE_AFTER_MS) for seen in brokers)
-    return are_settled and not any(
+    is_any_coming = any(
+        (seen.is_starting or started_within(seen, now_ms, LATE_AFTER_MS))
+        and not (seen.unreachable_host or _crashes_in_a_loop(seen))
+        for seen in brokers
+    )
+    return not is_any_coming and not any(
         partition.adding or partition.removing for partition in observed.kafka.partitions
     )
 
@@ -244,12 +268,15 @@ def _still_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) 
 def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Obstacle | None:
     """Return the first broker that was started and is not in service yet as a reason to wait: one node at a time.
 
-    A broker with a problem, which controllers may have caused, is not waited for, and neither is a fenced one.
+    A process that recovers its logs is waited for. A fenced broker is not, and neither is one with a problem that has
+    no process or crashes in a loop: controllers may be the cause.
     """
     for node in desired.of_role(Role.BROKER):
         seen = observed.nodes[node.node_id]
         may_come = seen.state is NodeState.STARTING and not seen.problem
-        is_coming = seen.is_starting or (may_come and started_within(seen, now_ms, LATE_AFTER_MS))
+        is_coming = (seen.is_starting and not _crashes_in_a_loop(seen)) or (
+            may_come and started_within(seen, now_ms, LATE_AFTER_MS)
+        )
         is_left_out = (
             node.skips_rollout or seen.unreachable_host or lacks_registration(observed, seen, now_ms)
         )
@@ -283,15 +310,25 @@ def _stops_the_roll(observed: ObservedCluster, node_id: int, now_ms: int) -> Obs
     state = str(seen.state)
     if seen.is_starting and seen.started_at_ms is not None:
         state = f"{state} since {utc_text(seen.started_at_ms)}"
-    problem = seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
+    problem = _problem_of(seen)
     reason = f"{seen.label} is not ready ({problem or state}), and the roll stops until it is"
-    is_recent = started_within(seen, now_ms, BLOCKED_AFTER_MS) and seen.exits_in_a_row < BLOCKED_AFTER_EXITS
-    if not problem or seen.is_starting or is_recent:
+    if seen.unreachable_host:
+        return Obstacle(reason, _away(seen).way_out)
+    may_come = seen.is_starting or started_within(seen, now_ms, BLOCKED_AFTER_MS)
+    if not problem or (may_come and not _crashes_in_a_loop(seen)):
         return Obstacle(reason)
-    return Obstacle(
-        reason,
-        f'mend what it reports. The annotation {ANNOTATION_SKIP_ROLLOUT}-{node_id}: "true" has the others restarted',
-    )
+    return Obstacle(reason, f"mend what it reports. {_skipping(node_id)}")
+
+
+def _problem_of(seen: ObservedNode) -> str | None:
+    if seen.unreachable_host:
+        return _NO_MACHINE
+    return seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
+
+
+def _crashes_in_a_loop(seen: ObservedNode) -> bool:
+    """Whether a node has ended so often in a row that another attempt of it is nothing to wait for."""
+    return seen.exits_in_a_row >= BLOCKED_AFTER_EXITS and _problem_of(seen) is not None
 
 
 def _may_become_ready(
@@ -300,12 +337,14 @@ def _may_become_ready(
     """Return a reason to wait if more than `allowed` of the nodes are starting, or were just started and don't serve.
 
     What is not ready at this moment, because it is fenced or behind, may be ready at the next one. Together with
-    what was just started it may be more than the cluster can spare.
+    what was just started it may be more than the cluster can spare. Of a machine that does not answer, nothing is
+    expected.
     """
     on_their_way = [
         seen
         for seen in nodes
         if seen.state is not NodeState.READY
+        and not seen.unreachable_host
         and (_is_starting(observed, seen, now_ms) or started_within(seen, now_ms, BROKEN_AFTER_MS))
     ]
     if len(on_their_way) <= allowed:

@@ -119,23 +119,24 @@ def plan_rollout(
     situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
     controllers = [restart for restart in due if restart.node.role is Role.CONTROLLER]
     brokers = [restart for restart in due if restart.node.role is Role.BROKER]
-    if controllers:
-        part = _controllers(controllers, situation)
+    others: Sequence[_Due] = ()
+    if not all(restart.seen.unreachable_host for restart in controllers):
+        part, others = _controllers(controllers, situation), brokers
         forced = [restart for restart in brokers if restart.is_forced]
         if forced and not part.due:
             part = merge((_brokers(forced, situation), part))
-        others = [restart for restart in brokers if not restart.is_forced]
-        return Part(
-            due=part.due,
-            rest=(*part.rest, *_in_turn(others, addresses, desired.rollouts)),
-            refusals=refusals,
-            postponed=postponed,
-        )
-    if brokers:
-        part = _brokers(brokers, situation)
-        return Part(due=part.due, rest=part.rest, refusals=refusals, postponed=postponed)
-    elections = () if hold else _elections(desired, observed, now_ms)
-    return Part(due=elections, refusals=refusals, postponed=postponed)
+            others = [restart for restart in brokers if not restart.is_forced]
+    elif brokers:
+        part, others = _brokers(brokers, situation), controllers
+    else:
+        elections = () if hold else _elections(desired, observed, now_ms)
+        part = merge((Part(due=elections), _controllers(controllers, situation) if controllers else Part()))
+    return Part(
+        due=part.due,
+        rest=(*part.rest, *_in_turn(others, addresses, desired.rollouts)),
+        refusals=refusals,
+        postponed=postponed,
+    )
 
 
 def due_for_restart(

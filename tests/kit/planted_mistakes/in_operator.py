@@ -74,6 +74,18 @@ MISTAKES: Final = (
         tests=("unit/operator/planning/test_replacement.py",),
     ),
     Mistake(
+        name="a controller on a machine that is gone holds up brokers",
+        file=f"{_OPERATOR}/planning/rollout.py",
+        edits=(
+            (
+                "    if not all(restart.seen.unreachable_host for restart in controllers):\n",
+                "    if controllers:\n",
+            ),
+        ),
+        harm="a roll never ends, although nothing is wrong with the nodes that are left",
+        tests=("unit/operator/planning/test_blocked_rolls.py",),
+    ),
+    Mistake(
         name="a voter is added by what its former process fetched",
         file=f"{_OPERATOR}/planning/membership.py",
         edits=(("not (is_ready and observer.caught_up)", "not observer.caught_up"),),
