@@ -26,6 +26,7 @@ from quorate_operator.planning.in_sync import brokers_in_sync
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, FormCluster, Plan, StepError, WaitFor
 from quorate_operator.runtime.composite import ClusterRuntime
+from quorate_operator.runtime.concurrency import finish_all
 
 UNCHANGED_FRACTION = 0.1
 """The rest between two passes, as a fraction of the time for which nothing has changed in the plan."""
@@ -291,13 +292,7 @@ class ReconcileLoop:
     async def _apply_together(
         self, observation: Observation, lists: Iterable[Sequence[Action]], applied: _Applied
     ) -> None:
-        results = await asyncio.gather(
-            *(self._apply_in_order(observation, actions, applied) for actions in lists),
-            return_exceptions=True,
-        )
-        for result in results:
-            if result is not None:
-                raise result
+        await finish_all(self._apply_in_order(observation, actions, applied) for actions in lists)
 
     async def _apply_in_order(
         self, observation: Observation, actions: Sequence[Action], applied: _Applied
