@@ -232,6 +232,7 @@ class KubernetesApi:
         self._opening = asyncio.Semaphore(OPENING_WATCHES_MAX)
         self._manager = {"fieldManager": field_manager} | ({"fieldValidation": "Strict"} if is_strict else {})
         self._terminating: dict[str, float] = {}
+        """When a creation was last refused in a namespace that was being deleted."""
 
     @classmethod
     async def connect(cls) -> Self:
@@ -396,7 +397,8 @@ class KubernetesApi:
             else:
                 self.reachability.succeeded()
             if creates_in is not None and error.is_of_terminating_namespace:
-                self._terminating[creates_in] = self.reachability.now_s()
+                held = {name: at_s for name, at_s in self._terminating.items() if self.is_terminating(name)}
+                self._terminating = held | {creates_in: self.reachability.now_s()}
             raise
         self.reachability.succeeded()
         return received
