@@ -1,4 +1,4 @@
-"""Rolls that wait for a node that does not come back: what is reported, and whom it holds up."""
+"""Rolls that wait for a node that does not come back: what is reported, and which nodes are held up."""
 
 import pytest
 from kit.scenarios import NOW_MS, Situation, briefly, healthy
@@ -117,7 +117,7 @@ def test_controllers_that_a_lost_machine_keeps_from_a_restart_name_it() -> None:
     assert [wait.code for wait in behind.plan().waits if wait.code] == []
 
 
-def test_the_plan_tells_forced_restarts_while_a_controller_is_stopped() -> None:
+def test_the_plan_lists_forced_restarts_while_a_controller_is_stopped() -> None:
     due = healthy(3, brokers=2).asking_config()
     (node,) = (node for node in due.desired.nodes if node.node_id == 1)
     steps = due.asking_node(1, revision={**node.revision, FORCE: "now"}).plan().steps
