@@ -210,11 +210,11 @@ class ReconcileLoop:
                 return None
             self._manifests = state.manifests
             try:
-                completed = await self._runtime.complete(state.cluster, state.manifests)
+                completed = await self._complete(state)
             except ManifestError as error:
                 await self._host.refused(error)
                 return None
-            observation = await self.plan_for(replace(completed, running=state.cluster.running))
+            observation = await self.plan_for(completed)
             if observation.desired.running:
                 await self._runtime.apply_supporting_objects(observation.desired, observation.observed)
             await self._host.observed(observation)
@@ -338,10 +338,15 @@ class ReconcileLoop:
         if state is None or state.manifests != self._manifests:
             return None
         try:
-            completed = await self._runtime.complete(state.cluster, state.manifests)
+            completed = await self._complete(state)
         except ManifestError:
             return None  # the next pass reports it
-        return await self.plan_for(replace(completed, running=state.cluster.running))
+        return await self.plan_for(completed)
+
+    async def _complete(self, state: DesiredState) -> DesiredCluster:
+        """Return the desired cluster with what the runtime adds. Raises ManifestError."""
+        completed = await self._runtime.complete(state.cluster, state.manifests)
+        return replace(completed, running=state.cluster.running)
 
 
 def _is_same(action: Action, other: Action) -> bool:
