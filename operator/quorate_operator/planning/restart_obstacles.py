@@ -108,20 +108,20 @@ def broker_obstacle(
         for other in desired.of_role(Role.BROKER)
         if other.pool == node.pool and not other.skips_rollout
     ]
-    partitions = _partitions_at_risk(node, desired, observed, now_ms)
     if seen.state is not NodeState.READY:
         still = _still_starting(observed, seen, now_ms) or _may_become_ready(observed, [seen], now_ms)
         if still or seen.started_at_ms is None:
             return still
         others = [observed.nodes[node_id] for node_id in pool if node_id != node.node_id]
-        return _may_become_ready(observed, others, now_ms, allowed=policy.max_unavailable - 1) or partitions
+        coming = _may_become_ready(observed, others, now_ms, allowed=policy.max_unavailable - 1)
+        return coming or _partitions_at_risk(node, desired, observed, now_ms)
     stopped = _controller_not_back(desired, observed, now_ms)
     if stopped:
         return stopped
     down = [node_id for node_id in pool if not _is_back(observed, node_id)]
     if len(down) >= policy.max_unavailable:
         return _stops_the_roll(observed, down[0], now_ms)
-    return partitions
+    return _partitions_at_risk(node, desired, observed, now_ms)
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:

@@ -12,6 +12,7 @@ pool has some.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from quorate_operator.models.base import ANNOTATION_SKIP_ROLLOUT
 from quorate_operator.models.storage import METADATA_VOLUME
@@ -289,13 +290,14 @@ def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
             restart.node.node_id,
         ),
     )
-    obstacles = [
+    obstacles = (
         broker_obstacle(restart.node, situation.desired, situation.observed, situation.now_ms)
         for restart in order
-    ]
-    chosen = obstacles.index(None) if None in obstacles else 0
+    )
+    before = list(takewhile(lambda obstacle: obstacle is not None, obstacles))
+    chosen, obstacle = (len(before), None) if len(before) < len(order) else (0, before[0])
     others = [*order[:chosen], *order[chosen + 1 :]]
-    return _roll(order[chosen], others, _held(situation) or obstacles[chosen], situation)
+    return _roll(order[chosen], others, _held(situation) or obstacle, situation)
 
 
 def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situation: _Situation) -> Part:
@@ -304,14 +306,12 @@ def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situat
     stop = _stop(first, rollouts)
     if obstacle is not None:
         reason = f"the restart of {node.label} ({first.reason}): {obstacle.reason}"
-        wait = wait_for(reason, node.node_id)
-        if obstacle.way_out is not None:
-            wait = WaitFor(
-                reason=f"{reason}; {obstacle.way_out}",
-                node_ids=(node.node_id,),
-                code=ROLLOUT_BLOCKED,
-                is_stalled=True,
-            )
+        wait = WaitFor(
+            reason=reason if obstacle.way_out is None else f"{reason}; {obstacle.way_out}",
+            node_ids=(node.node_id,),
+            code="" if obstacle.way_out is None else ROLLOUT_BLOCKED,
+            is_stalled=obstacle.way_out is not None,
+        )
         return Part(rest=(wait, stop, *_back(node, addresses), *after))
     stopped = wait_for(f"{node.label} to have stopped", node.node_id)
     return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))
