@@ -77,7 +77,9 @@ def controller_obstacle(
             )
         if forced:
             return None
-        return _still_starting(observed, seen, now_ms) or _may_become_ready(observed, peers, now_ms)
+        return _still_starting(desired, observed, seen, now_ms) or _may_become_ready(
+            desired, observed, peers, now_ms
+        )
     if view is None:
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
@@ -109,11 +111,13 @@ def broker_obstacle(
         if other.pool == node.pool and not other.skips_rollout
     ]
     if seen.state is not NodeState.READY:
-        still = _still_starting(observed, seen, now_ms) or _may_become_ready(observed, [seen], now_ms)
+        still = _still_starting(desired, observed, seen, now_ms) or _may_become_ready(
+            desired, observed, [seen], now_ms
+        )
         if still or seen.started_at_ms is None:
             return still
         others = [observed.nodes[node_id] for node_id in pool if node_id != node.node_id]
-        coming = _may_become_ready(observed, others, now_ms, allowed=policy.max_unavailable - 1)
+        coming = _may_become_ready(desired, observed, others, now_ms, allowed=policy.max_unavailable - 1)
         return coming or _partitions_at_risk(node, desired, observed, now_ms)
     stopped = _controller_not_back(desired, observed, now_ms)
     if stopped:
@@ -252,13 +256,15 @@ def _is_at_rest(desired: DesiredCluster, observed: ObservedCluster, now_ms: int)
     )
 
 
-def _is_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> bool:
+def _is_starting(desired: DesiredCluster, observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> bool:
     """Whether a node serves once its start is over."""
-    return seen.is_starting and not lacks_registration(observed, seen, now_ms)
+    return seen.is_starting and not lacks_registration(desired, observed, seen, now_ms)
 
 
-def _still_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> Obstacle | None:
-    if not _is_starting(observed, seen, now_ms):
+def _still_starting(
+    desired: DesiredCluster, observed: ObservedCluster, seen: ObservedNode, now_ms: int
+) -> Obstacle | None:
+    if not _is_starting(desired, observed, seen, now_ms):
         return None
     assert seen.started_at_ms is not None, "a process has a time of its start"
     recovers = ", and a broker recovers its logs first" if seen.role is Role.BROKER else ""
@@ -278,7 +284,7 @@ def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster, now_m
             may_come and started_within(seen, now_ms, LATE_AFTER_MS)
         )
         is_left_out = (
-            node.skips_rollout or seen.unreachable_host or lacks_registration(observed, seen, now_ms)
+            node.skips_rollout or seen.unreachable_host or lacks_registration(desired, observed, seen, now_ms)
         )
         if is_coming and not is_left_out:
             return _stops_the_roll(observed, node.node_id, now_ms)
@@ -332,7 +338,12 @@ def _crashes_in_a_loop(seen: ObservedNode) -> bool:
 
 
 def _may_become_ready(
-    observed: ObservedCluster, nodes: Sequence[ObservedNode], now_ms: int, *, allowed: int = 0
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    nodes: Sequence[ObservedNode],
+    now_ms: int,
+    *,
+    allowed: int = 0,
 ) -> Obstacle | None:
     """Return a reason to wait if more than `allowed` of the nodes are starting, or were just started and don't serve.
 
@@ -345,7 +356,7 @@ def _may_become_ready(
         for seen in nodes
         if seen.state is not NodeState.READY
         and not seen.unreachable_host
-        and (_is_starting(observed, seen, now_ms) or started_within(seen, now_ms, BROKEN_AFTER_MS))
+        and (_is_starting(desired, observed, seen, now_ms) or started_within(seen, now_ms, BROKEN_AFTER_MS))
     ]
     if len(on_their_way) <= allowed:
         return None

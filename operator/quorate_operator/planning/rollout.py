@@ -57,7 +57,7 @@ from quorate_operator.planning.steps import (
 from quorate_operator.planning.volumes import VOLUMES
 
 UNREGISTERED = "its registration was removed while it ran, and a start registers it again"
-"""The reason to restart a broker, at most once for each time that it was in service."""
+"""The reason to restart a broker that was in service, or that starts for longer than it tries to register."""
 RESTART_SKIPPED = "RestartSkipped"
 """The code of the refusal for a node that a user has left out."""
 ELECT_WITHIN_MS = 120_000
@@ -216,7 +216,7 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         reasons = list(_in_words(parts))
         if node.node_id in addresses.restarts:
             reasons.append(addresses.restarts[node.node_id].reason)
-        is_unregistered = lacks_registration(observed, seen, now_ms)
+        is_unregistered = lacks_registration(desired, observed, seen, now_ms)
         if is_unregistered:
             reasons.append(UNREGISTERED)
         refusal = forbids_version(node, observed) if reasons else None

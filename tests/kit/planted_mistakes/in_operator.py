@@ -16,7 +16,7 @@ MISTAKES: Final = (
         file=_OBSTACLES,
         edits=(
             (
-                "    if not _is_starting(observed, seen, now_ms):\n        return None\n",
+                "    if not _is_starting(desired, observed, seen, now_ms):\n        return None\n",
                 "    return None\n",
             ),
         ),
@@ -57,7 +57,7 @@ MISTAKES: Final = (
     Mistake(
         name="an unregistered broker is restarted before it has served",
         file=f"{_OPERATOR}/planning/registrations.py",
-        edits=(("seen.state is not NodeState.UNREADY", "not seen.state.runs"),),
+        edits=(("seen.state is NodeState.UNREADY or starts_long", "seen.state.runs"),),
         harm="a broker that can't register is restarted every minute",
         tests=_ROLLS,
     ),
