@@ -13,6 +13,7 @@ from quorate_operator.handlers.statuses import (
     failed_status,
     has_leader,
     refused_status,
+    unknown_fields_note,
 )
 from quorate_operator.models.manifests import load_manifests
 from quorate_operator.planning.cluster import (
@@ -553,3 +554,8 @@ def _conditions(status: dict[str, Any], *kinds: str) -> list[tuple[str, str]]:
         condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]
     }
     return [known[kind] for kind in kinds]
+
+
+def test_fields_that_a_release_does_not_know_are_counted_where_they_are_many() -> None:
+    note = unknown_fields_note([f"spec.field{number}" for number in range(12)])
+    assert note.endswith("them: spec.field0, spec.field1, spec.field2, spec.field3, spec.field4 and 7 more")
