@@ -96,7 +96,7 @@ def _pod(name: str, version: int, **labels: str) -> Object:
 
 
 async def test_pods_are_read_again_as_they_are_watched() -> None:
-    """What somebody else labels with the name of the cluster is not watched, so that its end would not be noticed."""
+    """What another tool labels with the name of the cluster is not watched: its end would not be noticed."""
     foreign = _pod("foreign", 4, **{"app.kubernetes.io/managed-by": "Helm"})
     other = _pod("other", 5, **{"quorate.dev/cluster": "other"})
     cache = ObjectCache()
