@@ -110,14 +110,15 @@ def render_properties(properties: Mapping[str, str], comment: str) -> str:
     return f"# {comment}\n{format_properties(properties, is_plain=True)}"
 
 
+_TEXT_LAYOUT = "appender.out.layout.pattern = [%d] %p %m (%c)%n"
 # log4j2's own shutdown hook is disabled, so that the node's messages during shutdown are logged.
-LOG4J2 = """\
+LOG4J2 = f"""\
 status = error
 shutdownHook = disable
 appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = [%d] %p %m (%c)%n
+{_TEXT_LAYOUT}
 rootLogger.level = INFO
 rootLogger.appenderRef.out.ref = out
 logger.kafka.name = kafka
@@ -128,7 +129,6 @@ logger.config.name = org.apache.kafka.common.config
 logger.config.level = WARN
 """
 
-_TEXT_LINE = "[%d] %p %m (%c)%n"
 _JSON_LINE = (
     """{"time":"%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC}","level":"%p","logger":"%c","event":"%enc{%m}{JSON}\""""
     """%notEmpty{,"traceback":"%enc{%throwable}{JSON}"}}%n"""
@@ -140,7 +140,7 @@ appender.out.layout.alwaysWriteExceptions = false
 
 LOG4J2_OF: Mapping[LogFormat, str] = {
     "Text": LOG4J2,
-    "JSON": LOG4J2.replace(f"appender.out.layout.pattern = {_TEXT_LINE}\n", _JSON_LAYOUT),
+    "JSON": LOG4J2.replace(f"{_TEXT_LAYOUT}\n", _JSON_LAYOUT),
 }
 """The logging of a node by its format. JSON has the fields of Python controllers.
 

@@ -13,7 +13,6 @@ from quorate_operator.web.snapshots import ClusterKey
 
 SPLIT_CLUSTER = "SplitCluster"
 """The reason in conditions and Events of a resource whose cluster has resources that the operator does not select."""
-_NAMED_MAX = 10
 
 _GUARDED = (
     steps.AddVoter,
@@ -57,8 +56,7 @@ async def unselected(
 
 def split_message(selector: LabelSelector, key: ClusterKey, others: Iterable[Object]) -> str:
     """Return why nothing is done for a cluster, or for a topic or user in it."""
-    names = [f"{body['kind']} {body['metadata']['name']}" for body in others]
-    named = ", ".join(names[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
+    named = steps.some_of([f"{body['kind']} {body['metadata']['name']}" for body in others])
     return (
         f"metadata.labels: those of {named} do not match {str(selector)!r}, the selector of this operator: nothing "
         f"is changed or deleted until all resources of the cluster {key.name} match the selector of one operator"

@@ -32,6 +32,7 @@ from quorate_operator.planning.steps import (
     GrowVolume,
     Refusal,
     WaitFor,
+    some_of,
     utc_text,
 )
 from quorate_operator.planning.volumes import CANNOT_GROW
@@ -46,7 +47,7 @@ DRAINING = "Draining"
 _REQUESTED = frozenset({PAUSED, RESTART_SKIPPED})
 """The codes of refusals that the user requested."""
 _NAMED_MAX = 10
-"""How many nodes or fields a message names."""
+"""How many nodes a message names."""
 UNKNOWN_FIELDS = "UnknownFields"
 """The reason of Events about fields that the installed definitions have, and this release does not know."""
 
@@ -177,8 +178,7 @@ def unknown_fields_note(fields: Sequence[str]) -> str:
     """Return a text about fields that this release does not know; empty without any."""
     if not fields:
         return ""
-    named = ", ".join(fields[:_NAMED_MAX]) + (", ..." if len(fields) > _NAMED_MAX else "")
-    return f"not used, because this release of the operator does not know them: {named}"
+    return f"not used, because this release of the operator does not know them: {some_of(fields)}"
 
 
 def failed_status(problem: str, generation: int) -> dict[str, Any]:

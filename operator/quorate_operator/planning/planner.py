@@ -7,7 +7,7 @@ Each concern is a module with a pure function that returns its due steps and wai
     membership                      one voter is added or removed
     registrations, kraft.version    obstacles of a level are removed
     decommission of brokers         drained, stopped, forgotten
-    replacement of volumes          those of one node are deleted, which the roll restarts then
+    replacement of volumes          the volumes of one node are deleted; the roll restarts it
     rollout                         one node is restarted
     features                        a level is finalized once every node supports it
     levels of loggers               set while nodes run
@@ -132,7 +132,7 @@ def _hold(first: Part) -> str | None:
     if any(isinstance(step, CreateNode | StartNode) for step in first.due):
         return "nodes that are down are started first"
     if any(isinstance(step, ReleaseVolume | ReplaceVolumes) for step in first.due):
-        return "volumes are released first"
+        return "volumes are released or replaced first"
     return None
 
 

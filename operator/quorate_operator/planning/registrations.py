@@ -28,7 +28,9 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.steps import Part, RefreshRegistration, UnregisterController
 
 REGISTRATION_MS_MAX = 120_000
-"""How long a broker may start without being registered: twice the default of its own limit."""
+"""How long a broker may start without being registered: twice the default of its own limit, or of a longer one."""
+_REGISTRATION_TIMEOUT_MS = "initial.broker.registration.timeout.ms"
+"""Kafka's config of this limit."""
 
 
 def judge(observed: ObservedCluster) -> ClusterFacts:
@@ -104,7 +106,9 @@ def may_be_removed(desired: DesiredCluster, observed: ObservedCluster, node_id: 
     return not is_desired and not may_run and node_id not in observed.kafka.quorum.voters
 
 
-def lacks_registration(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> bool:
+def lacks_registration(
+    desired: DesiredCluster, observed: ObservedCluster, seen: ObservedNode, now_ms: int
+) -> bool:
     """Whether a broker runs on without its registration: someone removed it.
 
     A broker registers once, when it starts, and then sends heartbeats that are refused. It ends if it can't register
@@ -112,11 +116,20 @@ def lacks_registration(observed: ObservedCluster, seen: ObservedNode, now_ms: in
     """
     if observed.kafka is None or seen.role is not Role.BROKER:
         return False
-    starts_long = seen.is_starting and now_ms - (seen.started_at_ms or now_ms) >= REGISTRATION_MS_MAX
-    if seen.state is not NodeState.UNREADY and not starts_long:
-        return False
     registration = observed.kafka.registrations.get(seen.node_id)
-    return registration is None or registration.role is not Role.BROKER
+    if registration is not None and registration.role is Role.BROKER:
+        return False
+    limit_ms = _registration_ms_max(desired, seen.node_id)
+    starts_long = seen.is_starting and now_ms - (seen.started_at_ms or now_ms) >= limit_ms
+    return seen.state is NodeState.UNREADY or starts_long
+
+
+def _registration_ms_max(desired: DesiredCluster, broker_id: int) -> int:
+    """Return how long this broker may start without being registered. It may run with a former config."""
+    limits = (
+        node.config.get(_REGISTRATION_TIMEOUT_MS, "") for node in desired.nodes if node.node_id == broker_id
+    )
+    return max([REGISTRATION_MS_MAX, *(2 * int(limit) for limit in limits if limit.isdecimal())])
 
 
 def awaits_unregistration(observed: ObservedCluster, node_id: int) -> bool:

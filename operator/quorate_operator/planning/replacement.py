@@ -6,7 +6,6 @@ refused where the volume has the only copy of something. The new volumes carry t
 once.
 """
 
-from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
@@ -19,6 +18,7 @@ from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.restart_obstacles import named_partitions
 from quorate_operator.planning.safety import view_quorum
 from quorate_operator.planning.steps import Part, Refusal, ReplaceVolumes, WaitFor, wait_for
+from quorate_operator.planning.volumes import loses_volumes
 
 REFUSED = "ReplacementRefused"
 VOTERS_MIN = 3
@@ -48,9 +48,7 @@ def plan_replacement(desired: DesiredCluster, observed: ObservedCluster) -> Part
 
 def _is_requested(node: DesiredNode, seen: ObservedNode) -> bool:
     """Whether its volumes are not those of the request, and are not on their way out."""
-    volume = seen.volumes.get(METADATA_VOLUME)
-    is_going = volume is not None and not volume.is_in_use
-    return node.replacement not in (None, seen.replacement) and seen.has_volume and not is_going
+    return node.replacement not in (None, seen.replacement) and seen.has_volume and not loses_volumes(seen)
 
 
 def _refusal(node: DesiredNode, observed: ObservedCluster) -> str | None:
@@ -81,9 +79,13 @@ def _obstacle(node: DesiredNode, desired: DesiredCluster, observed: ObservedClus
     if observed.nodes[node.node_id].unreachable_host:
         return "its machine does not answer, and its pod is still there"
     for other in desired.nodes:
-        state = observed.nodes[other.node_id].state
-        if other.node_id != node.node_id and state is not NodeState.READY and not other.skips_rollout:
-            return f"{other.label} is not ready ({state})"
+        seen = observed.nodes[other.node_id]
+        if other.node_id == node.node_id:
+            continue
+        if loses_volumes(seen):
+            return f"{other.label} gets new volumes"
+        if seen.state is not NodeState.READY and not other.skips_rollout:
+            return f"{other.label} is not ready ({seen.state})"
     if node.role is Role.CONTROLLER:
         return view.forbids_stop(node.node_id) or view.forbids_removal(node.node_id)
     is_registered = node.node_id in observed.kafka.registrations

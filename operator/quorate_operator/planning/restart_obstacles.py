@@ -6,7 +6,7 @@
 
 A broker is judged by its own partitions: would one get worse without it? A partition without a leader can't, and
 holds up no other broker. A user may insist on the restart of a node (`FORCE`), or have a node left out
-(`DesiredNode.skips_rollout`); neither puts the quorum at risk.
+(`DesiredNode.skips_rollout`); neither puts the quorum at risk, or the only copy of a partition on volumes that go.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,9 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.lifecycle import LATE_AFTER_MS
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.registrations import lacks_registration
-from quorate_operator.planning.safety import view_quorum
+from quorate_operator.planning.safety import QuorumView, view_quorum
 from quorate_operator.planning.steps import listed, some_of, utc_text
+from quorate_operator.planning.volumes import loses_volumes
 
 BROKEN_AFTER_MS = 60_000
 """A node without a process may be restarted this long after its start, and one that does not serve any more."""
@@ -41,6 +42,8 @@ BLOCKED_AFTER_MS = 5 * 60_000
 """A node with a problem that was started this long ago is not mended by waiting."""
 BLOCKED_AFTER_EXITS = 5
 """Neither is one that ended so often in a row."""
+
+_NO_MACHINE = "its machine does not answer"
 
 
 class Obstacle(NamedTuple):
@@ -63,7 +66,7 @@ def controller_obstacle(
     seen, view = observed.nodes[node.node_id], view_quorum(observed)
     forced = is_forced(node, seen)
     if seen.unreachable_host:
-        return Obstacle("its machine does not answer")
+        return _away(seen)
     if seen.state is not NodeState.READY:
         # It is of no use now, so it may restart. But without a leader, perhaps only the operator's view is wrong.
         peers = [observed.nodes[peer.node_id] for peer in desired.of_role(Role.CONTROLLER)]
@@ -74,7 +77,9 @@ def controller_obstacle(
             )
         if forced:
             return None
-        return _still_starting(observed, seen, now_ms) or _may_become_ready(observed, peers, now_ms)
+        return _still_starting(desired, observed, seen, now_ms) or _may_become_ready(
+            desired, observed, peers, now_ms
+        )
     if view is None:
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
@@ -82,7 +87,7 @@ def controller_obstacle(
     stopped = None if forced else _controller_not_back(desired, observed, now_ms, except_for=node.node_id)
     forbidden = view.forbids_stop(node.node_id)
     if stopped or forbidden:
-        return stopped or Obstacle(f"{forbidden}")
+        return stopped or Obstacle(f"{forbidden}", _lost_voters(observed, view))
     return None if forced else _broker_on_its_way(desired, observed, now_ms)
 
 
@@ -92,33 +97,35 @@ def broker_obstacle(
     """Return why a broker may not be restarted now, or None."""
     seen = observed.nodes[node.node_id]
     if seen.unreachable_host:
-        return Obstacle("its machine does not answer")
+        return _away(seen)
     if observed.kafka is None:
         return Obstacle("no leader of the quorum answers")
     if is_changing(desired, observed):
         return Obstacle("the quorum's voters change")
-    if is_forced(node, seen):
-        return None
+    if (lost := _only_copies(seen, desired, observed, now_ms)) is not None or is_forced(node, seen):
+        return lost
     policy = desired.rollouts.get(node.pool, RolloutPolicy())
     pool = [
         other.node_id
         for other in desired.of_role(Role.BROKER)
         if other.pool == node.pool and not other.skips_rollout
     ]
-    partitions = _partitions_at_risk(node, desired, observed, now_ms)
     if seen.state is not NodeState.READY:
-        still = _still_starting(observed, seen, now_ms) or _may_become_ready(observed, [seen], now_ms)
+        still = _still_starting(desired, observed, seen, now_ms) or _may_become_ready(
+            desired, observed, [seen], now_ms
+        )
         if still or seen.started_at_ms is None:
             return still
         others = [observed.nodes[node_id] for node_id in pool if node_id != node.node_id]
-        return _may_become_ready(observed, others, now_ms, allowed=policy.max_unavailable - 1) or partitions
+        coming = _may_become_ready(desired, observed, others, now_ms, allowed=policy.max_unavailable - 1)
+        return coming or _partitions_at_risk(node, desired, observed, now_ms)
     stopped = _controller_not_back(desired, observed, now_ms)
     if stopped:
         return stopped
     down = [node_id for node_id in pool if not _is_back(observed, node_id)]
     if len(down) >= policy.max_unavailable:
         return _stops_the_roll(observed, down[0], now_ms)
-    return partitions
+    return _partitions_at_risk(node, desired, observed, now_ms)
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
@@ -153,6 +160,24 @@ def started_within(seen: ObservedNode, now_ms: int, age_ms: int) -> bool:
     return latest_ms is not None and now_ms - latest_ms < age_ms
 
 
+def _away(seen: ObservedNode) -> Obstacle:
+    return Obstacle(
+        _NO_MACHINE,
+        f"decommission {seen.label} if its machine is gone for good. {_skipping(seen.node_id)}",
+    )
+
+
+def _skipping(node_id: int) -> str:
+    return f'The annotation {ANNOTATION_SKIP_ROLLOUT}-{node_id}: "true" has the others restarted'
+
+
+def _lost_voters(observed: ObservedCluster, view: QuorumView) -> str | None:
+    """Return what to do about voters that the majority lacks and that can't come back by themselves, or None."""
+    dead = [observed.nodes[node_id] for node_id in view.dead if node_id in observed.nodes]
+    lost = [seen.label for seen in dead if seen.unreachable_host]
+    return f"decommission {lost[0]} if its machine is gone for good" if lost else None
+
+
 def _needed_for_majority(desired: DesiredCluster, observed: ObservedCluster) -> list[int]:
     """The controllers that leave and are down, if those that stay may be no majority of the voters without them."""
     staying = {node.node_id for node in desired.of_role(Role.CONTROLLER)}
@@ -176,6 +201,23 @@ def _load_of(kafka: KafkaFacts, broker_id: int) -> BrokerLoad | None:
     """Return the load of a broker; an empty one of a broker that was unregistered, and leads nothing then."""
     is_registered = broker_id in kafka.registrations
     return kafka.loads.get(broker_id, None if is_registered else BrokerLoad())
+
+
+def _only_copies(
+    seen: ObservedNode, desired: DesiredCluster, observed: ObservedCluster, now_ms: int
+) -> Obstacle | None:
+    """Return which partitions would be lost with the volumes of the broker, which go with its process, or None."""
+    if not loses_volumes(seen):
+        return None
+    assert observed.kafka is not None
+    load = _load_of(observed.kafka, seen.node_id)
+    if load is None:
+        return Obstacle("its replicas are not known yet")
+    if not load.sole:
+        return None
+    named = named_partitions(load.sole, load.sole_first)
+    reason = f"its volumes are being replaced and have the only copy of {named}"
+    return Obstacle(reason, "reassign these" if _is_at_rest(desired, observed, now_ms) else None)
 
 
 def _partitions_at_risk(
@@ -204,19 +246,25 @@ def _is_at_rest(desired: DesiredCluster, observed: ObservedCluster, now_ms: int)
     """Whether no broker was started lately and no replica moves, so that replicas come in sync only by help."""
     assert observed.kafka is not None
     brokers = [observed.nodes[node.node_id] for node in desired.of_role(Role.BROKER)]
-    are_settled = not any(seen.is_starting or started_within(seen, now_ms, LATE_AFTER_MS) for seen in brokers)
-    return are_settled and not any(
+    is_any_coming = any(
+        (seen.is_starting or started_within(seen, now_ms, LATE_AFTER_MS))
+        and not (seen.unreachable_host or _crashes_in_a_loop(seen))
+        for seen in brokers
+    )
+    return not is_any_coming and not any(
         partition.adding or partition.removing for partition in observed.kafka.partitions
     )
 
 
-def _is_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> bool:
+def _is_starting(desired: DesiredCluster, observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> bool:
     """Whether a node serves once its start is over."""
-    return seen.is_starting and not lacks_registration(observed, seen, now_ms)
+    return seen.is_starting and not lacks_registration(desired, observed, seen, now_ms)
 
 
-def _still_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) -> Obstacle | None:
-    if not _is_starting(observed, seen, now_ms):
+def _still_starting(
+    desired: DesiredCluster, observed: ObservedCluster, seen: ObservedNode, now_ms: int
+) -> Obstacle | None:
+    if not _is_starting(desired, observed, seen, now_ms):
         return None
     assert seen.started_at_ms is not None, "a process has a time of its start"
     recovers = ", and a broker recovers its logs first" if seen.role is Role.BROKER else ""
@@ -226,14 +274,17 @@ def _still_starting(observed: ObservedCluster, seen: ObservedNode, now_ms: int) 
 def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Obstacle | None:
     """Return the first broker that was started and is not in service yet as a reason to wait: one node at a time.
 
-    A broker with a problem, which controllers may have caused, is not waited for, and neither is a fenced one.
+    A process that recovers its logs is waited for. A fenced broker is not, and neither is one with a problem that has
+    no process or crashes in a loop: controllers may be the cause.
     """
     for node in desired.of_role(Role.BROKER):
         seen = observed.nodes[node.node_id]
         may_come = seen.state is NodeState.STARTING and not seen.problem
-        is_coming = seen.is_starting or (may_come and started_within(seen, now_ms, LATE_AFTER_MS))
+        is_coming = (seen.is_starting and not _crashes_in_a_loop(seen)) or (
+            may_come and started_within(seen, now_ms, LATE_AFTER_MS)
+        )
         is_left_out = (
-            node.skips_rollout or seen.unreachable_host or lacks_registration(observed, seen, now_ms)
+            node.skips_rollout or seen.unreachable_host or lacks_registration(desired, observed, seen, now_ms)
         )
         if is_coming and not is_left_out:
             return _stops_the_roll(observed, node.node_id, now_ms)
@@ -265,30 +316,47 @@ def _stops_the_roll(observed: ObservedCluster, node_id: int, now_ms: int) -> Obs
     state = str(seen.state)
     if seen.is_starting and seen.started_at_ms is not None:
         state = f"{state} since {utc_text(seen.started_at_ms)}"
-    problem = seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
+    problem = _problem_of(seen)
     reason = f"{seen.label} is not ready ({problem or state}), and the roll stops until it is"
-    is_recent = started_within(seen, now_ms, BLOCKED_AFTER_MS) and seen.exits_in_a_row < BLOCKED_AFTER_EXITS
-    if not problem or seen.is_starting or is_recent:
+    if seen.unreachable_host:
+        return Obstacle(reason, _away(seen).way_out)
+    may_come = seen.is_starting or started_within(seen, now_ms, BLOCKED_AFTER_MS)
+    if not problem or (may_come and not _crashes_in_a_loop(seen)):
         return Obstacle(reason)
-    return Obstacle(
-        reason,
-        f'mend what it reports. The annotation {ANNOTATION_SKIP_ROLLOUT}-{node_id}: "true" has the others restarted',
-    )
+    return Obstacle(reason, f"mend what it reports. {_skipping(node_id)}")
+
+
+def _problem_of(seen: ObservedNode) -> str | None:
+    if seen.unreachable_host:
+        return _NO_MACHINE
+    return seen.problem or (seen.exit_reason if seen.state is NodeState.CRASHED else None)
+
+
+def _crashes_in_a_loop(seen: ObservedNode) -> bool:
+    """Whether a node has ended so often in a row that another attempt of it is nothing to wait for."""
+    return seen.exits_in_a_row >= BLOCKED_AFTER_EXITS and _problem_of(seen) is not None
 
 
 def _may_become_ready(
-    observed: ObservedCluster, nodes: Sequence[ObservedNode], now_ms: int, *, allowed: int = 0
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    nodes: Sequence[ObservedNode],
+    now_ms: int,
+    *,
+    allowed: int = 0,
 ) -> Obstacle | None:
     """Return a reason to wait if more than `allowed` of the nodes are starting, or were just started and don't serve.
 
     What is not ready at this moment, because it is fenced or behind, may be ready at the next one. Together with
-    what was just started it may be more than the cluster can spare.
+    what was just started it may be more than the cluster can spare. Of a machine that does not answer, nothing is
+    expected.
     """
     on_their_way = [
         seen
         for seen in nodes
         if seen.state is not NodeState.READY
-        and (_is_starting(observed, seen, now_ms) or started_within(seen, now_ms, BROKEN_AFTER_MS))
+        and not seen.unreachable_host
+        and (_is_starting(desired, observed, seen, now_ms) or started_within(seen, now_ms, BROKEN_AFTER_MS))
     ]
     if len(on_their_way) <= allowed:
         return None

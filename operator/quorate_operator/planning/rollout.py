@@ -12,6 +12,7 @@ pool has some.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from quorate_operator.models.base import ANNOTATION_SKIP_ROLLOUT
 from quorate_operator.models.storage import METADATA_VOLUME
@@ -56,7 +57,7 @@ from quorate_operator.planning.steps import (
 from quorate_operator.planning.volumes import VOLUMES
 
 UNREGISTERED = "its registration was removed while it ran, and a start registers it again"
-"""The reason to restart a broker, at most once for each time that it was in service."""
+"""The reason to restart a broker that was in service, or that starts for longer than it tries to register."""
 RESTART_SKIPPED = "RestartSkipped"
 """The code of the refusal for a node that a user has left out."""
 ELECT_WITHIN_MS = 120_000
@@ -119,23 +120,24 @@ def plan_rollout(
     situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
     controllers = [restart for restart in due if restart.node.role is Role.CONTROLLER]
     brokers = [restart for restart in due if restart.node.role is Role.BROKER]
-    if controllers:
-        part = _controllers(controllers, situation)
+    others: Sequence[_Due] = ()
+    if not all(restart.seen.unreachable_host for restart in controllers):
+        part, others = _controllers(controllers, situation), brokers
         forced = [restart for restart in brokers if restart.is_forced]
         if forced and not part.due:
             part = merge((_brokers(forced, situation), part))
-        others = [restart for restart in brokers if not restart.is_forced]
-        return Part(
-            due=part.due,
-            rest=(*part.rest, *_in_turn(others, addresses, desired.rollouts)),
-            refusals=refusals,
-            postponed=postponed,
-        )
-    if brokers:
-        part = _brokers(brokers, situation)
-        return Part(due=part.due, rest=part.rest, refusals=refusals, postponed=postponed)
-    elections = () if hold else _elections(desired, observed, now_ms)
-    return Part(due=elections, refusals=refusals, postponed=postponed)
+            others = [restart for restart in brokers if not restart.is_forced]
+    elif brokers:
+        part, others = _brokers(brokers, situation), controllers
+    else:
+        elections = () if hold else _elections(desired, observed, now_ms)
+        part = merge((Part(due=elections), _controllers(controllers, situation) if controllers else Part()))
+    return Part(
+        due=part.due,
+        rest=(*part.rest, *_in_turn(others, addresses, desired.rollouts)),
+        refusals=refusals,
+        postponed=postponed,
+    )
 
 
 def due_for_restart(
@@ -214,7 +216,7 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         reasons = list(_in_words(parts))
         if node.node_id in addresses.restarts:
             reasons.append(addresses.restarts[node.node_id].reason)
-        is_unregistered = lacks_registration(observed, seen, now_ms)
+        is_unregistered = lacks_registration(desired, observed, seen, now_ms)
         if is_unregistered:
             reasons.append(UNREGISTERED)
         refusal = forbids_version(node, observed) if reasons else None
@@ -288,13 +290,14 @@ def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
             restart.node.node_id,
         ),
     )
-    obstacles = [
+    obstacles = (
         broker_obstacle(restart.node, situation.desired, situation.observed, situation.now_ms)
         for restart in order
-    ]
-    chosen = obstacles.index(None) if None in obstacles else 0
+    )
+    before = list(takewhile(lambda obstacle: obstacle is not None, obstacles))
+    chosen, obstacle = (len(before), None) if len(before) < len(order) else (0, before[0])
     others = [*order[:chosen], *order[chosen + 1 :]]
-    return _roll(order[chosen], others, _held(situation) or obstacles[chosen], situation)
+    return _roll(order[chosen], others, _held(situation) or obstacle, situation)
 
 
 def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situation: _Situation) -> Part:
@@ -303,14 +306,12 @@ def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situat
     stop = _stop(first, rollouts)
     if obstacle is not None:
         reason = f"the restart of {node.label} ({first.reason}): {obstacle.reason}"
-        wait = wait_for(reason, node.node_id)
-        if obstacle.way_out is not None:
-            wait = WaitFor(
-                reason=f"{reason}; {obstacle.way_out}",
-                node_ids=(node.node_id,),
-                code=ROLLOUT_BLOCKED,
-                is_stalled=True,
-            )
+        wait = WaitFor(
+            reason=reason if obstacle.way_out is None else f"{reason}; {obstacle.way_out}",
+            node_ids=(node.node_id,),
+            code="" if obstacle.way_out is None else ROLLOUT_BLOCKED,
+            is_stalled=obstacle.way_out is not None,
+        )
         return Part(rest=(wait, stop, *_back(node, addresses), *after))
     stopped = wait_for(f"{node.label} to have stopped", node.node_id)
     return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))

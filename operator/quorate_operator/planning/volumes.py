@@ -67,6 +67,12 @@ def used_volumes(revision: Mapping[str, str]) -> frozenset[int]:
     return frozenset(map(int, text.split(",")))
 
 
+def loses_volumes(seen: ObservedNode) -> bool:
+    """Whether the claims of a node are deleted, and go when its process ends. The first one is never released."""
+    metadata = seen.volumes.get(METADATA_VOLUME)
+    return metadata is not None and not metadata.is_in_use
+
+
 CANNOT_GROW = "VolumeCannotGrow"
 """The code of a refusal: the larger size can't be requested."""
 
@@ -75,11 +81,12 @@ def plan_volumes(desired: DesiredCluster, observed: ObservedCluster) -> Part:
     """Plan the volumes to create and to grow now, the waits for those that are growing, and refusals by pool."""
     planning = _Planning()
     for node in desired.nodes:
-        seen = observed.nodes[node.node_id].volumes
-        if METADATA_VOLUME not in seen:
+        seen = observed.nodes[node.node_id]
+        if METADATA_VOLUME not in seen.volumes or loses_volumes(seen):
             continue  # CreateNode creates them all
         for volume_id, asked_bytes in node.volumes.items():
-            planning.plan(_Asked(node=node, volume_id=volume_id, bytes=asked_bytes), seen.get(volume_id))
+            asked = _Asked(node=node, volume_id=volume_id, bytes=asked_bytes)
+            planning.plan(asked, seen.volumes.get(volume_id))
     return Part(due=tuple(planning.due), rest=tuple(planning.rest), refusals=planning.refusals())
 
 

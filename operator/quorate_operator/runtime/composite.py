@@ -5,7 +5,7 @@ Kafka, which is the same for both.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
@@ -34,10 +34,10 @@ from quorate_operator.planning.volumes import leaving_volumes
 from quorate_operator.runtime.verifications import NameProbes
 
 SETTLED_PROBE_INTERVAL_MS = 10_000
-"""The least time between two probes of an address that is as desired. Addresses that change are probed by each
-observation, and so are those where no node, or another one, was found."""
+"""The least time between two probes of an address that is as desired, or two lookups of its name. Addresses that
+change are probed by each observation, and so are those where no node, or another one, was found."""
 SETTLED_PROBES_MAX = 8
-"""How many addresses that are as desired one observation probes: those that were probed longest ago."""
+"""How many addresses that are as desired one observation probes or resolves: those where this was longest ago."""
 
 
 class Infrastructure(Protocol):
@@ -237,23 +237,25 @@ class ClusterRuntime:
     ) -> Mapping[Address, Reached]:
         changing, settled = addresses_to_probe(desired, nodes, publications)
         unprobed = unprobed_addresses(desired)
-        due = (changing | self._due(desired, settled)) - unprobed.keys()
-        resolved = frozenset(address for address, verification in unprobed.items() if verification == "DNS")
+        by_dns = frozenset(address for address, verification in unprobed.items() if verification == "DNS")
+        verified = settled - (unprobed.keys() - by_dns)
+        due = changing | self._due(desired, verified)
         node_ids = frozenset((*nodes, *(node.node_id for node in desired.nodes)))
-        reached = dict(await self._gateway.probe(due, node_ids)) if due else {}
-        if resolved:
-            reached |= await self._gateway.resolve(resolved & (changing | settled))
-        kept = {
-            address: probe
-            for address, probe in self._probes.items()
-            if address in settled and address not in unprobed
+        requests: list[Awaitable[Mapping[Address, Reached]]] = []
+        if probed := due - unprobed.keys():
+            requests.append(self._gateway.probe(probed, node_ids))
+        if resolved := due & by_dns:
+            requests.append(self._gateway.resolve(resolved))
+        reached = {
+            address: probe for found in await asyncio.gather(*requests) for address, probe in found.items()
         }
+        kept = {address: probe for address, probe in self._probes.items() if address in verified}
         found = {address: self._with_since(address, probe) for address, probe in reached.items()}
         self._probes = kept | found
         return dict(self._probes)
 
     def _due(self, desired: DesiredCluster, settled: frozenset[Address]) -> frozenset[Address]:
-        """Return the addresses that are as desired and are probed now."""
+        """Return the addresses that are as desired and are probed or resolved now."""
         owners = {address: node.node_id for node in desired.nodes for address in node.advertised.values()}
         long_ago_ms = self._now_ms() - SETTLED_PROBE_INTERVAL_MS
         known = {address: self._probes[address] for address in settled if address in self._probes}

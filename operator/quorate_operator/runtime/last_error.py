@@ -39,14 +39,16 @@ def _errors(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _event(line: str) -> Iterator[str]:
-    """Yield the event of a line of JSON that is an error."""
+    """Yield the event of a line of JSON that is an error and has details."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
         return
-    if isinstance(fields, dict) and fields.get("level") in ("ERROR", "CRITICAL"):
-        details = [str(fields[name]) for name in ("event", "error", "traceback") if fields.get(name)]
-        yield ": ".join(detail.strip().splitlines()[-1] for detail in details)
+    if isinstance(fields, dict) and fields.get("level") in ("ERROR", "FATAL", "CRITICAL"):
+        texts = [str(fields[name]).strip() for name in ("event", "error", "traceback") if fields.get(name)]
+        details = [text.splitlines()[-1] for text in texts if text]
+        if details:
+            yield ": ".join(details)
 
 
 def _printable(line: str) -> str:

@@ -26,6 +26,7 @@ from quorate_operator.planning.in_sync import brokers_in_sync
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, FormCluster, Plan, StepError, WaitFor
 from quorate_operator.runtime.composite import ClusterRuntime
+from quorate_operator.runtime.concurrency import finish_all
 
 UNCHANGED_FRACTION = 0.1
 """The rest between two passes, as a fraction of the time for which nothing has changed in the plan."""
@@ -209,11 +210,11 @@ class ReconcileLoop:
                 return None
             self._manifests = state.manifests
             try:
-                completed = await self._runtime.complete(state.cluster, state.manifests)
+                completed = await self._complete(state)
             except ManifestError as error:
                 await self._host.refused(error)
                 return None
-            observation = await self.plan_for(replace(completed, running=state.cluster.running))
+            observation = await self.plan_for(completed)
             if observation.desired.running:
                 await self._runtime.apply_supporting_objects(observation.desired, observation.observed)
             await self._host.observed(observation)
@@ -291,13 +292,7 @@ class ReconcileLoop:
     async def _apply_together(
         self, observation: Observation, lists: Iterable[Sequence[Action]], applied: _Applied
     ) -> None:
-        results = await asyncio.gather(
-            *(self._apply_in_order(observation, actions, applied) for actions in lists),
-            return_exceptions=True,
-        )
-        for result in results:
-            if result is not None:
-                raise result
+        await finish_all(self._apply_in_order(observation, actions, applied) for actions in lists)
 
     async def _apply_in_order(
         self, observation: Observation, actions: Sequence[Action], applied: _Applied
@@ -343,10 +338,15 @@ class ReconcileLoop:
         if state is None or state.manifests != self._manifests:
             return None
         try:
-            completed = await self._runtime.complete(state.cluster, state.manifests)
+            completed = await self._complete(state)
         except ManifestError:
             return None  # the next pass reports it
-        return await self.plan_for(replace(completed, running=state.cluster.running))
+        return await self.plan_for(completed)
+
+    async def _complete(self, state: DesiredState) -> DesiredCluster:
+        """Return the desired cluster with what the runtime adds. Raises ManifestError."""
+        completed = await self._runtime.complete(state.cluster, state.manifests)
+        return replace(completed, running=state.cluster.running)
 
 
 def _is_same(action: Action, other: Action) -> bool:

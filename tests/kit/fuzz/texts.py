@@ -23,6 +23,7 @@ from quorate_admin.config import AdminConfig
 from quorate_admin.errors import ConfigError
 from quorate_controller.control.regular_expressions import is_regular_expression
 from quorate_operator.resources.services import ANNOTATION_PUBLISHED, LABEL_NODE_ID, publications_of
+from quorate_operator.runtime.last_error import LENGTH_MAX, last_error
 from quorate_protocol.image import MetadataImage
 from quorate_protocol.image.loading import load_checkpoint
 from quorate_protocol.java_expressions import UnsupportedExpressionError, compile_java
@@ -185,6 +186,23 @@ def _shell_lines() -> Iterator[bytes]:
     yield b"ls \"a b\" \\{x 'y'\nexit"
 
 
+def _find_last_errors(data: bytes) -> None:
+    """The log of a process, or the message of a container that ended."""
+    for marked_only in (False, True):
+        found = last_error(as_text(data), marked_only=marked_only)
+        assert found is None or (len(found) <= LENGTH_MAX and found.isprintable())
+
+
+def _last_words() -> Iterator[bytes]:
+    yield (
+        b"[2026-11-28 09:00:00,002] ERROR Exiting Kafka due to fatal exception (kafka.Kafka$)\n"
+        b"java.lang.RuntimeException: could not start\n\tat kafka.Kafka.main(Kafka.scala:10)\n\t... 7 more\n"
+        b"Caused by: java.nio.file.AccessDeniedException: /data\n"
+    )
+    yield b'{"ts": 1, "level": "ERROR", "event": "a\\nb", "error": "c", "traceback": "File\\nValueError: d"}\nlast'
+    yield b'Traceback (most recent call last):\n  File "q", line 8, in <module>\n    ^^^\nquorate: error: in use'
+
+
 def text_targets() -> Iterator[Target]:
     """All texts but those of `targets`."""
     yield Target(
@@ -207,4 +225,5 @@ def text_targets() -> Iterator[Target]:
     )
     yield Target(name="expressions", read=_read_expressions, good=_expressions)
     yield Target(name="publications", read=_read_objects, good=_objects, refusals=(ValueError,))
+    yield Target(name="last-errors", read=_find_last_errors, good=_last_words)
     yield Target(name="shell-lines", read=_run_shell_line, good=_shell_lines)

@@ -16,7 +16,7 @@ MISTAKES: Final = (
         file=_OBSTACLES,
         edits=(
             (
-                "    if not _is_starting(observed, seen, now_ms):\n        return None\n",
+                "    if not _is_starting(desired, observed, seen, now_ms):\n        return None\n",
                 "    return None\n",
             ),
         ),
@@ -57,9 +57,33 @@ MISTAKES: Final = (
     Mistake(
         name="an unregistered broker is restarted before it has served",
         file=f"{_OPERATOR}/planning/registrations.py",
-        edits=(("seen.state is not NodeState.UNREADY", "not seen.state.runs"),),
+        edits=(("seen.state is NodeState.UNREADY or starts_long", "seen.state.runs"),),
         harm="a broker that can't register is restarted every minute",
         tests=_ROLLS,
+    ),
+    Mistake(
+        name="claims are deleted while those of another node are going",
+        file=f"{_OPERATOR}/planning/replacement.py",
+        edits=(
+            (
+                '        if loses_volumes(seen):\n            return f"{other.label} gets new volumes"\n',
+                "",
+            ),
+        ),
+        harm="the disks of all nodes of a request are lost with their next stops, one beside the other",
+        tests=("unit/operator/planning/test_replacement.py",),
+    ),
+    Mistake(
+        name="a controller on a machine that is gone holds up brokers",
+        file=f"{_OPERATOR}/planning/rollout.py",
+        edits=(
+            (
+                "    if not all(restart.seen.unreachable_host for restart in controllers):\n",
+                "    if controllers:\n",
+            ),
+        ),
+        harm="a roll never ends, although nothing is wrong with the nodes that are left",
+        tests=("unit/operator/planning/test_blocked_rolls.py",),
     ),
     Mistake(
         name="a voter is added by what its former process fetched",

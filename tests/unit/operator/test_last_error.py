@@ -44,6 +44,9 @@ JSON = """\
         (CAUSED, "java.nio.file.AccessDeniedException: /var/lib/quorate/data"),
         (PYTHON, "quorate_controller.errors.StorageError: log.dirs: /data: no space left on device"),
         (JSON, "the log can't be read: segment 7: checksum"),
+        ('{"level": "FATAL", "event": "a halt"}\n{"level": "INFO", "event": "stopped"}', "a halt"),
+        ('{"level":"ERROR","event":" "}', '{"level":"ERROR","event":" "}'),
+        ('ERROR no disk\n{"level": "ERROR"}\n{"level": "ERROR", "event": "\\n"}', "no disk"),
         ("quorate: error: log.dirs: in use\n", "error: log.dirs: in use"),
         (
             'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',

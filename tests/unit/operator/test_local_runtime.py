@@ -175,6 +175,18 @@ async def test_how_a_node_died_is_its_problem_until_the_next_process_is_stable(s
     assert (await stage.node()).problem == "it died (killed by SIGKILL) and was started again"
 
 
+async def test_a_stop_that_was_asked_for_is_no_death(stage: Stage) -> None:
+    await stage.create()
+    await stage.start()
+    await stage.kill()
+    for _ in range(2):
+        await stage.start()
+        await stage.stop()
+        assert (await stage.node()).exits_in_a_row == 0
+    await stage.start()
+    assert (await stage.node()).problem is None
+
+
 async def test_starting_twice_is_starting_once(stage: Stage) -> None:
     await stage.create()
     await stage.start()

@@ -10,7 +10,6 @@ number of those for requests is limited, that of those for watches is not.
 
 import asyncio
 import copy
-import json
 import os
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,12 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from quorate_operator.runtime.kubernetes.reachability import Reachability
+from quorate_operator.runtime.kubernetes.response_bodies import (
+    TEXT_SHOWN_MAX,
+    event_lines,
+    json_object,
+    parse_event,
+)
 
 Object = dict[str, Any]
 """An object of the API, as JSON has it."""
@@ -43,12 +48,8 @@ OPENING_WATCHES_MAX = 16
 """How many watches are being opened at the same time, so that those of many namespaces are no burst."""
 USER_AGENT = f"quorate-operator/{version_of('quorate')}"
 KUBECONFIG_DEFAULT = "~/.kube/config"
-EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
-"""The maximum size of one event of a watch, larger than any object that etcd can hold."""
 TERMINATING_AGE_S_MAX = 60.0
 """How long a refusal to create objects in a namespace is taken to hold: a namespace of its name may be created."""
-TEXT_SHOWN_MAX = 200
-"""How many characters of an invalid response an error quotes."""
 
 _UNAVAILABLE = (401, 429)
 """Statuses below 500 with which an API server does not serve a client at all."""
@@ -231,6 +232,7 @@ class KubernetesApi:
         self._opening = asyncio.Semaphore(OPENING_WATCHES_MAX)
         self._manager = {"fieldManager": field_manager} | ({"fieldValidation": "Strict"} if is_strict else {})
         self._terminating: dict[str, float] = {}
+        """When a creation was last refused in a namespace that was being deleted."""
 
     @classmethod
     async def connect(cls) -> Self:
@@ -363,8 +365,8 @@ class KubernetesApi:
         try:
             if response.status >= 400:
                 raise _error(response.status, await response.read())
-            async for line in _lines(response.content):
-                change, subject = _event(line)
+            async for line in event_lines(response.content):
+                change, subject = parse_event(line)
                 if change == "ERROR":
                     raise ApiError(
                         subject.get("code", 0), subject.get("reason", ""), subject.get("message", "")
@@ -395,7 +397,8 @@ class KubernetesApi:
             else:
                 self.reachability.succeeded()
             if creates_in is not None and error.is_of_terminating_namespace:
-                self._terminating[creates_in] = self.reachability.now_s()
+                held = {name: at_s for name, at_s in self._terminating.items() if self.is_terminating(name)}
+                self._terminating = held | {creates_in: self.reachability.now_s()}
             raise
         self.reachability.succeeded()
         return received
@@ -415,7 +418,7 @@ class KubernetesApi:
             raise ApiError(0, "Broken", f"{method} {path}: {error!r}") from error
         if response.status >= 400:
             raise _error(response.status, content)
-        parsed = _object(content)
+        parsed = json_object(content)
         if parsed is None:
             # A proxy in between may answer with any text, whatever the status.
             raise ApiError(
@@ -473,38 +476,8 @@ def _proxy_of_environment(url: str) -> str | None:
     return getproxies().get(parts.scheme)
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream. aiohttp's own reader refuses long ones."""
-    held = bytearray()
-    async for chunk in content.iter_any():
-        held += chunk
-        *lines, rest = held.split(b"\n")
-        for line in lines:
-            yield bytes(line)
-        held = bytearray(rest)
-        if len(held) > EVENT_SIZE_BYTES_MAX:
-            raise ValueError(f"an event of more than {EVENT_SIZE_BYTES_MAX} bytes")
-
-
-def _object(content: bytes) -> Object | None:
-    """Return the JSON object, None for any other content."""
-    try:
-        parsed = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
-
-
-def _event(line: bytes) -> tuple[str, Object]:
-    """Return type and object of a line of a watch. Raises ValueError."""
-    match _object(line):
-        case {"type": str(change), "object": dict(subject)}:
-            return change, subject
-    raise ValueError(f"not an event: {line[:TEXT_SHOWN_MAX]!r}")
-
-
 def _error(status: int, content: bytes) -> ApiError:
-    parsed = _object(content)
+    parsed = json_object(content)
     if parsed is None:
         return ApiError(status, "", f"HTTP status {status}: {content[:TEXT_SHOWN_MAX]!r}")
     details = parsed.get("details")

@@ -69,7 +69,7 @@ class ObjectCache:
             return
         key = _key_of(item)
         known = self._objects.get(key)
-        if known is not None and _version_of(known) >= _version_of(item):
+        if known is not None and object_version(known) >= object_version(item):
             return
         if known is not None:
             self._drop(key, known)
@@ -138,13 +138,12 @@ class Watcher:
         self._on_unlisted = on_unlisted
         self._watches: dict[str | None, list[_Watch]] = {}
         self._begun: asyncio.Queue[list[_Watch]] = asyncio.Queue()
-        self._unlisted: set[tuple[str, str | None]] = set()
         self._lists = asyncio.Semaphore(LISTS_MAX)
         if namespaces is None:
             self._begin(None)
 
     async def fill(self, namespace: str, timeout_s: float = FILL_TIMEOUT_S) -> None:
-        """Wait until every kind of a namespace was listed once; begins to watch it.
+        """Begin to watch a namespace, and wait until every kind was listed once.
 
         Raises:
             ApiError: kinds could not be listed in this time. They are tried again all the same.
@@ -211,13 +210,15 @@ class Watcher:
     def _set_problem(self, watch: _Watch, problem: str) -> None:
         """Store why a kind can't be listed; empty: it was listed."""
         watch.problem = problem
-        key = watch.kind.name, watch.namespace
-        if problem:
-            self._unlisted.add(key)
-        else:
-            self._unlisted.discard(key)
+        if not problem:
             watch.listed.set()
-        self._on_unlisted(len(self._unlisted))
+        self._on_unlisted(sum(bool(other.problem) for begun in self._watches.values() for other in begun))
+
+
+def object_version(item: Object) -> int:
+    """Return the version of an object; that of a newer state of an object of the same kind is greater."""
+    # Versions of one kind can be compared as numbers (KEP-5504, API reference of resourceVersion).
+    return int(item["metadata"]["resourceVersion"])
 
 
 def _key_of(item: Object) -> _Key:
@@ -226,8 +227,3 @@ def _key_of(item: Object) -> _Key:
 
 def _cluster_of(item: Object) -> tuple[str, str]:
     return item["metadata"]["namespace"], item["metadata"].get("labels", {}).get(LABEL_CLUSTER, "")
-
-
-def _version_of(item: Object) -> int:
-    # Versions of one kind can be compared as numbers (KEP-5504, API reference of resourceVersion).
-    return int(item["metadata"]["resourceVersion"])

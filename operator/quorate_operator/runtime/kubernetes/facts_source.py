@@ -68,7 +68,8 @@ class FactsSource:
             for node_id, found in objects.items()
             if found.pod is not None or found.config is not None
         }
-        assigned = _assigned(manifests, self._objects.of_kind(SERVICE), host_ips, configured)
+        services = self._objects.of_kind(SERVICE)
+        assigned = _assigned(manifests, services, host_ips, configured)
         return Facts(
             namespace=self._objects.namespace,
             images=images,
@@ -78,7 +79,7 @@ class FactsSource:
             node_hosts=assigned.node_hosts,
             requested_ms=assigned.requested_ms,
             ingress_hosts=assigned.ingress_hosts,
-            published=_published(self._objects.of_kind(SERVICE)),
+            published=_published(services),
             bootstrap_balancers=assigned.bootstrap_balancers,
             bootstrap_node_ports=assigned.bootstrap_node_ports,
             host_ips={node_id: addresses[0] for node_id, addresses in host_ips.items()},

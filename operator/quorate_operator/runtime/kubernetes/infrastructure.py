@@ -9,7 +9,6 @@ Observations come from the cache. Objects are written by server-side apply, if t
 before.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -48,6 +47,7 @@ from quorate_operator.resources.pods import (
 )
 from quorate_operator.resources.secrets import with_secrets
 from quorate_operator.resources.services import listener_statuses
+from quorate_operator.runtime.concurrency import finish_all
 from quorate_operator.runtime.kubernetes.addresses import PublishedNames, SecuredAddresses
 from quorate_operator.runtime.kubernetes.api import (
     CONFIG_MAP,
@@ -278,12 +278,13 @@ class KubernetesInfrastructure:
     async def stop_pods(self, pools: Collection[str] | None = None) -> None:
         """Stop the pods of these pools, brokers first; without `pools`, all of the cluster. Raises StepError.
 
-        Each has its own grace period. Those of a role stop at the same time, as in a hibernation.
+        Each has its own grace period. Those of a role stop at the same time, as in a hibernation; if one can't be
+        deleted, the others end all the same.
         """
         found = [node for node in self._objects.nodes().values() if pools is None or node.pool in pools]
         for role in (Role.BROKER, Role.CONTROLLER):
             pods = [node.pod for node in found if node.role is role and node.pod is not None]
-            await asyncio.gather(*(self._objects.delete_pod(pod, None) for pod in pods))
+            await finish_all(self._objects.delete_pod(pod, None) for pod in pods)
         if pools is None:
             # Pods of tasks that a killed operator left.
             for pod in self._objects.of_kind(POD):

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 from quorate_operator.runtime.kubernetes.api import LEASE, ApiError, KubernetesApi, Object
@@ -142,13 +142,14 @@ class Lease:
             ) from error
 
     async def _extend(self, scope: asyncio.Timeout) -> None:
-        """Move the end of a context with each renewal."""
-        while not self._api.is_terminating(self._namespace):
-            await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
-            # Another context may have renewed it meanwhile.
-            is_due = self._remaining_s() < self._duration_s * (1 - 1 / TRIES_PER_DURATION / 2)
-            if (not is_due or await self._try_quietly()) and not scope.expired():
-                scope.reschedule(asyncio.get_running_loop().time() + self._remaining_s())
+        """Move the end of a context with each renewal, until it can't be renewed in its namespace any more."""
+        with suppress(ApiError):
+            while True:
+                await asyncio.sleep(self._duration_s / TRIES_PER_DURATION)
+                # Another context may have renewed it meanwhile.
+                is_due = self._remaining_s() < self._duration_s * (1 - 1 / TRIES_PER_DURATION / 2)
+                if (not is_due or await self._try_quietly()) and not scope.expired():
+                    scope.reschedule(asyncio.get_running_loop().time() + self._remaining_s())
 
     def _remaining_s(self) -> float:
         return max(0.0, self._held_until - self._clock())

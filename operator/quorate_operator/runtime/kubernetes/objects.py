@@ -19,7 +19,7 @@ from quorate_operator.runtime.kubernetes.api import (
     KubernetesApi,
     Object,
 )
-from quorate_operator.runtime.kubernetes.cache import ObjectCache
+from quorate_operator.runtime.kubernetes.cache import SELECTOR, ObjectCache, object_version
 from quorate_operator.runtime.kubernetes.observation import NodeObjects, annotation, by_node
 from quorate_operator.runtime.last_error import last_error
 
@@ -66,13 +66,12 @@ class ClusterObjects:
 
     async def refresh(self, kind: Kind) -> None:
         """Replace the cluster's objects of a kind in the cache by those of the API server. Raises ApiError."""
-        items, version = await self._api.list(kind, self.namespace, f"{LABEL_CLUSTER}={self.cluster}")
+        selector = f"{SELECTOR},{LABEL_CLUSTER}={self.cluster}"
+        items, version = await self._api.list(kind, self.namespace, selector)
         there = {item["metadata"]["uid"] for item in items}
         for known in self.of_kind(kind):
-            is_newer = int(known["metadata"]["resourceVersion"]) > int(
-                version
-            )  # written since, by another step
-            if known["metadata"]["uid"] not in there and not is_newer:
+            was_written_since = object_version(known) > int(version)  # by another step
+            if known["metadata"]["uid"] not in there and not was_written_since:
                 self._cache.remove(known)
         for item in items:
             self._cache.put(item)

@@ -57,6 +57,9 @@ _RESIZES = ("ControllerResizeError", "NodeResizeError", "FileSystemResizePending
 _REASONS: Mapping[str, str] = {"OOMKilled": "OOMKilled: it needed more memory than its limit"}
 """What kubelet's reasons for the end of a container mean, where the name alone may not say it."""
 
+_STABLE_AFTER_MS = 10 * 60_000
+"""How long a container runs until kubelet counts its pauses between restarts from zero again."""
+
 _DIRECTORY_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _STUCK = frozenset(
     {
@@ -276,27 +279,30 @@ def _state_of(pod: Object) -> tuple[NodeState, dict[str, Any]]:
         reason = (
             ": ".join(status[part] for part in ("reason", "message") if status.get(part)) or f"pod {phase}"
         )
-        ended = [time_ms(text) for text in _ends(pod)]
-        at_ms = max((time_ms for time_ms in ended if time_ms is not None), default=None)
+        ends_ms = [time_ms(text) for text in _ends(pod)]
+        at_ms = max((ended_ms for ended_ms in ends_ms if ended_ms is not None), default=None)
         at_ms = at_ms or time_ms(pod["metadata"]["creationTimestamp"]) or 0
         return NodeState.CRASHED, {"exited_at_ms": at_ms, "exit_reason": reason, "exits_in_a_row": 1}
     main = next(
         (status for status in _statuses(pod, "containerStatuses") if status["name"] == NODE_CONTAINER), None
     )
     running = (main or {}).get("state", {}).get("running")
-    problem = _problem(pod)
+    facts: dict[str, Any] = {
+        "problem": _problem(pod),
+        "exits_in_a_row": 0 if main is None else _exits_in_a_row(main),
+    }
     if main is None or running is None:
         # kubelet starts a container that ended again, after pauses of its own: the pod is there, and starting.
         since_ms = time_ms(pod["metadata"].get("creationTimestamp"))
-        return NodeState.STARTING, {"problem": problem, "waiting_since_ms": since_ms}
+        return NodeState.STARTING, {**facts, "waiting_since_ms": since_ms}
     state = NodeState.READY if main.get("ready") else NodeState.STARTING
     started_ms = time_ms(running.get("startedAt"))
     # In whole seconds: what the former process fetched in that second must not count for this one.
     return state, {
+        **facts,
         "started_at_ms": None if started_ms is None else started_ms + 999,
         "has_opened": main.get("started"),  # its startup probe has passed
         "opened_at_ms": _ready_since_ms(pod) if main.get("ready") else None,
-        "problem": problem,
     }
 
 
@@ -319,13 +325,35 @@ def _problem(pod: Object) -> str | None:
         reason = waiting.get("reason")
         if reason in _STUCK:
             return f"{reason}: {waiting.get('message', '')}"
-        ended = state.get("terminated") or (status.get("lastState", {}).get("terminated") or {})
+        ended = _last_end(status)
         # A container that runs again has not recovered before it is ready.
         has_recovered = "running" in state and status.get("ready", False)
         if ended.get("exitCode", 0) != 0 and not has_recovered:
-            restarts = status.get("restartCount", 0)
-            return _ending(status["name"], ended, restarts if "running" in state else restarts + 1)
+            return _ending(status["name"], ended, _times_ended(status))
     return None
+
+
+def _last_end(status: Object) -> Object:
+    """Return how a container ended the last time; an empty object if it never did."""
+    ended = status.get("state", {}).get("terminated") or status.get("lastState", {}).get("terminated")
+    return ended or {}
+
+
+def _times_ended(status: Object) -> int:
+    """Return how often a container has ended. kubelet counts an end when it starts the container again."""
+    restarts: int = status.get("restartCount", 0)
+    is_counted = "running" in status.get("state", {}) or not _last_end(status)
+    return restarts if is_counted else restarts + 1
+
+
+def _exits_in_a_row(status: Object) -> int:
+    """Return how often a container ended, after short runs alone; 0 of one that is ready."""
+    times = 0 if status.get("ready") else _times_ended(status)
+    ended = _last_end(status)
+    started_ms, ended_ms = time_ms(ended.get("startedAt")), time_ms(ended.get("finishedAt"))
+    if started_ms is None or ended_ms is None or ended_ms - started_ms < _STABLE_AFTER_MS:
+        return times
+    return min(times, 1)
 
 
 def _ending(container: str, ended: Object, times: int) -> str:

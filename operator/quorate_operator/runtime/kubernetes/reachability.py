@@ -5,39 +5,39 @@ from collections.abc import Callable
 
 
 class Reachability:
-    """The age of the last answer. A request that waits for its time limit counts from its beginning."""
+    """The age of the last response. A request that waits for its time limit counts from its beginning."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._responded_s = clock()
         self._failing_since_s: float | None = None
         self.problem = ""
-        """Why the last request was not answered; empty while requests are answered."""
+        """Why the last request had no response; empty while requests have responses."""
 
     def now_s(self) -> float:
         """Return the time that `failed` takes."""
         return self._clock()
 
     def succeeded(self) -> None:
-        """Record that the API server answered, if only with a refusal."""
+        """Record that the API server responded, if only with a refusal."""
         self._responded_s = self._clock()
         self._failing_since_s = None
         self.problem = ""
 
     def failed(self, began_s: float, problem: str) -> None:
-        """Record that a request that began at this time was not answered, or that nothing is served."""
+        """Record that a request that began at this time had no response, or that nothing is served."""
         if self._responded_s > began_s:
-            return  # others were answered meanwhile
+            return  # others had responses meanwhile
         if self._failing_since_s is None:
             self._failing_since_s = began_s
         self.problem = problem
 
     @property
     def quiet_s(self) -> float:
-        """The time since the last answer, in which nothing may have been requested."""
+        """The time since the last response, in which nothing may have been requested."""
         return self._clock() - self._responded_s
 
     @property
     def unread_s(self) -> float:
-        """The time since which no request was answered; 0 while requests are answered, or none was sent."""
+        """The time since which no request had a response; 0 while requests have responses, or none was sent."""
         return 0.0 if self._failing_since_s is None else self._clock() - self._failing_since_s

@@ -134,13 +134,12 @@ async def apply_supporting_objects(
     await _delete_others(objects, context, DISRUPTION_BUDGET, wanted)
     await _apply_history(objects, context, desired.lifecycle, refused)
     names = {item["metadata"]["name"] for item in wanted if item["kind"] == SERVICE.name}
+    node_ids = {str(node.node_id) for node in desired.nodes}
     for service in objects.of_kind(SERVICE):
         labels = service["metadata"]["labels"]
         of_node = labels.get(LABEL_NODE_ID)
         is_ours = labels.get(LABEL_PURPOSE) == PURPOSE_EXPOSURE and (
-            any(of_node == str(node.node_id) for node in desired.nodes)
-            if of_node is not None
-            else labels.get(LABEL_POOL) in pool_names(context)
+            of_node in node_ids if of_node is not None else labels.get(LABEL_POOL) in pool_names(context)
         )
         if is_ours and service["metadata"]["name"] not in names:
             await objects.delete(SERVICE, service)

@@ -124,7 +124,10 @@ class LocalNode:
         error = self.process.last_error
         self._exit_reason = self.process.exit_reason + (f": {error}" if error else "")
         was_stable = self._exited_at_ms - self._started_at_ms >= STABLE_AFTER_MS
-        self._exits_in_a_row = 1 if was_stable else self._exits_in_a_row + 1
+        if self._asked_to_stop:
+            self._exits_in_a_row = 0
+        else:
+            self._exits_in_a_row = 1 if was_stable else self._exits_in_a_row + 1
         self._wake()
 
 

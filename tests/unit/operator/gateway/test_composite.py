@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from kit.waiting import HANG_S
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import (
     Address,
@@ -33,6 +34,7 @@ from quorate_operator.runtime.composite import (
     addresses_to_probe,
 )
 from quorate_operator.runtime.verifications import REMEMBERED_MS, RENEWED_MS
+from typing_extensions import override
 
 FORMATION = Formation(cluster_id="ours", initial_voters={3000: "disk"}, is_formed=False)
 VOTER = ObservedVoter(
@@ -145,6 +147,7 @@ class Kafka:
         self.asked: list[tuple[Any, ...]] = []
         self.probed: list[frozenset[Address]] = []
         self.resolved: list[frozenset[Address]] = []
+        self.resolved_at_ms = 0
         self.applied: list[object] = []
         self.reached = Reached(at_ms=0, node_id=0, cluster_id="ours")
         self.reached_at: dict[Address, Reached] = {}
@@ -162,7 +165,7 @@ class Kafka:
     async def resolve(self, addresses: frozenset[Address]) -> Mapping[Address, Reached]:
         """Every name resolves."""
         self.resolved.append(addresses)
-        return {address_: Reached(at_ms=0, is_resolved=True) for address_ in addresses}
+        return {address_: Reached(at_ms=self.resolved_at_ms, is_resolved=True) for address_ in addresses}
 
     async def apply(self, action: object) -> None:
         """Remember it."""
@@ -337,13 +340,15 @@ def test_one_observation_probes_a_few_of_the_names_that_are_settled() -> None:
     assert [len(addresses) for addresses in kafka.probed] == [count, SETTLED_PROBES_MAX, 3]
 
 
-def test_names_that_are_verified_in_another_way_are_not_connected_to() -> None:
-    def exposed(node_id: int, verification: str) -> DesiredNode:
-        listener = {"name": "PLAINTEXT", "exposure": {"verification": verification}}
-        return replace(
-            node(node_id, Role.BROKER, f"new{node_id}"), listeners=(BrokerListener.model_validate(listener),)
-        )
+def exposed(node_id: int, verification: str) -> DesiredNode:
+    """A broker that shall have a new name, which is verified in this way."""
+    listener = {"name": "PLAINTEXT", "exposure": {"verification": verification}}
+    return replace(
+        node(node_id, Role.BROKER, f"new{node_id}"), listeners=(BrokerListener.model_validate(listener),)
+    )
 
+
+def test_names_that_are_verified_in_another_way_are_not_connected_to() -> None:
     place = Place(*(running(node_id, Role.BROKER, f"old{node_id}") for node_id in range(3)))
     kafka = Kafka(None)
     ways = ("Probe", "DNS", "None")
@@ -353,6 +358,50 @@ def test_names_that_are_verified_in_another_way_are_not_connected_to() -> None:
     assert kafka.resolved == [frozenset({address("new1")})]
     assert probes[address("new1")].is_resolved
     assert address("new2") not in probes
+
+
+def test_names_that_are_settled_are_resolved_now_and_then() -> None:
+    """As many at once as are probed, and as seldom."""
+    count = SETTLED_PROBES_MAX + 3
+    ways = ("DNS", "None")
+    desired = replace(
+        DESIRED, nodes=tuple(exposed(node_id, ways[node_id >= count]) for node_id in range(2 * count))
+    )
+    place = Place(*(running(node_id, Role.BROKER, f"new{node_id}") for node_id in range(2 * count)))
+    kafka, now_ms = Kafka(None), [0]
+    runtime = made(place, kafka, now_ms)
+    for _ in range(2):
+        assert observe(runtime, desired).probes.keys() == {
+            address(f"new{node_id}") for node_id in range(count)
+        }
+    assert [len(addresses) for addresses in kafka.resolved] == [count]
+    now_ms[0] = kafka.resolved_at_ms = SETTLED_PROBE_INTERVAL_MS
+    for _ in range(3):
+        observe(runtime, desired)
+    assert [len(addresses) for addresses in kafka.resolved] == [count, SETTLED_PROBES_MAX, 3]
+    assert kafka.probed == []
+
+
+def test_names_are_resolved_while_others_are_probed() -> None:
+    class Slow(Kafka):
+        is_resolving = asyncio.Event()
+
+        @override
+        async def probe(self, addresses: frozenset[Address], _: frozenset[int]) -> Mapping[Address, Reached]:
+            """Respond only after names are being resolved."""
+            await asyncio.wait_for(self.is_resolving.wait(), HANG_S)
+            return await super().probe(addresses, _)
+
+        @override
+        async def resolve(self, addresses: frozenset[Address]) -> Mapping[Address, Reached]:
+            """Report that it was called."""
+            self.is_resolving.set()
+            return await super().resolve(addresses)
+
+    place = Place(*(running(node_id, Role.BROKER, f"old{node_id}") for node_id in range(2)))
+    desired = replace(DESIRED, nodes=(exposed(0, "Probe"), exposed(1, "DNS")))
+    probes = observe(made(place, Slow(None)), desired).probes
+    assert {address("new0"), address("new1")} <= probes.keys()
 
 
 def test_silence_counts_from_when_the_node_is_ready() -> None:

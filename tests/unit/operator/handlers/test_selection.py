@@ -9,7 +9,7 @@ from kit.reconciles import filled, resource, shared_parts
 from quorate_operator.handlers.process import LEADER_LEASE
 from quorate_operator.handlers.reconciler import ClusterReconciler
 from quorate_operator.handlers.resources import ResourceStore
-from quorate_operator.handlers.selection import is_guarded, lease_name
+from quorate_operator.handlers.selection import is_guarded, lease_name, split_message
 from quorate_operator.models.selectors import LabelSelector
 from quorate_operator.planning import steps
 from quorate_operator.runtime.kubernetes.api import BROKERS, CONTROLLERS, Kind
@@ -118,6 +118,12 @@ async def test_a_pool_of_another_operator_keeps_its_cluster_as_it_is(labels: Map
     snapshot = bench.shared.snapshots.find(KEY)
     assert snapshot is not None
     assert "KafkaBroker brokers" in (snapshot.problem or "")
+
+
+def test_resources_of_another_operator_are_counted_where_they_are_many() -> None:
+    message = split_message(SELECTOR, KEY, [_pool(GREEN, f"pool-{number}") for number in range(7)])
+    named = ", ".join(f"KafkaBroker pool-{number}" for number in range(5))
+    assert f"those of {named} and 2 more do not match" in message
 
 
 async def test_a_deleted_pool_waits_for_the_operator_of_its_quorum() -> None:

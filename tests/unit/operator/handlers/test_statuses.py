@@ -12,6 +12,7 @@ from quorate_operator.handlers.statuses import (
     failed_status,
     has_leader,
     refused_status,
+    unknown_fields_note,
     with_unknown_fields,
 )
 from quorate_operator.models.manifests import load_manifests
@@ -419,3 +420,8 @@ def test_a_pool_whose_addresses_are_waited_for_is_not_ready(*, is_stalled: bool)
         ("True", "AllReady"),
         ("False", "NothingRefused"),
     ]
+
+
+def test_fields_that_a_release_does_not_know_are_counted_where_they_are_many() -> None:
+    note = unknown_fields_note([f"spec.field{number}" for number in range(12)])
+    assert note.endswith("them: spec.field0, spec.field1, spec.field2, spec.field3, spec.field4 and 7 more")

@@ -12,7 +12,17 @@ import pytest
 import yaml
 from aiohttp import web
 from kit.waiting import HANG_S
-from quorate_operator.runtime.kubernetes.api import CONNECTIONS_MAX, LEASE, ApiError, KubernetesApi
+from quorate_operator.runtime.kubernetes.api import (
+    CONNECTIONS_MAX,
+    LEASE,
+    TERMINATING_AGE_S_MAX,
+    ApiError,
+    KubernetesApi,
+)
+from quorate_operator.runtime.kubernetes.reachability import Reachability
+
+TERMINATING = {"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}
+"""The refusal of a creation in a namespace that is being deleted."""
 
 
 @pytest.fixture
@@ -32,7 +42,9 @@ async def listening(
 ) -> AsyncIterator[str]:
     """Run a server that answers each request about Leases with `respond`. Yields its address."""
     app = web.Application()
-    app.router.add_route(method, "/apis/coordination.k8s.io/v1/namespaces/here/leases{name:.*}", respond)
+    app.router.add_route(
+        method, "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases{name:.*}", respond
+    )
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -136,8 +148,7 @@ async def test_a_refusal_in_a_namespace_that_is_being_deleted_is_remembered(
     configured: Callable[[str], None],
 ) -> None:
     async def respond(_: web.Request) -> web.Response:
-        refusal = {"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}
-        return web.json_response(refusal, status=403)
+        return web.json_response(TERMINATING, status=403)
 
     async with listening(respond, "POST") as address:
         configured(address)
@@ -147,6 +158,28 @@ async def test_a_refusal_in_a_namespace_that_is_being_deleted_is_remembered(
                 await api.create(LEASE, "here", {})
             assert api.is_terminating("here")
             assert not api.is_terminating("there")
+        finally:
+            await api.close()
+
+
+async def test_refusals_in_namespaces_that_were_deleted_are_forgotten(
+    configured: Callable[[str], None],
+) -> None:
+    async def respond(_: web.Request) -> web.Response:
+        return web.json_response(TERMINATING, status=403)
+
+    now_s = 0.0
+    async with listening(respond, "POST") as address:
+        configured(address)
+        api = await KubernetesApi.connect()
+        api.reachability = Reachability(lambda: now_s)
+        try:
+            for number in range(3):
+                for namespace in (f"a{number}", f"b{number}"):
+                    with pytest.raises(ApiError):
+                        await api.create(LEASE, namespace, {})
+                assert api._terminating.keys() == {f"a{number}", f"b{number}"}
+                now_s += TERMINATING_AGE_S_MAX
         finally:
             await api.close()
 

@@ -1,6 +1,7 @@
 """How long a Lease is held: it is renewed, and what depends on it ends in time when that fails."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -177,3 +178,50 @@ def test_a_lease_is_not_waited_for_in_a_namespace_that_is_being_deleted() -> Non
                 pass
 
     assert _run(work, Terminating()) == 0
+
+
+class _Ending(_Api):
+    """Its namespace is being deleted: what is there can be changed, and nothing can be created."""
+
+    def is_terminating(self, _namespace: str) -> bool:
+        return True
+
+    async def create(self, _kind: Kind, _namespace: str, _body: dict[str, Any]) -> dict[str, Any]:
+        raise ApiError(403, "Forbidden", "is being terminated", ["NamespaceTerminating"])
+
+
+def test_a_lease_that_is_there_is_renewed_in_a_namespace_that_is_being_deleted() -> None:
+    """Brokers are stopped in order there, too."""
+    api = _Ending()
+    api.lease = {"metadata": {"name": "lease", "resourceVersion": "0"}, "spec": {}}
+
+    async def work(lease: Lease) -> None:
+        async with lease.held(1.0):
+            await asyncio.sleep(20 * DURATION_S)
+            assert lease.is_held
+
+    assert _run(work, api) == pytest.approx(20 * DURATION_S)
+
+
+def test_a_lease_that_is_deleted_with_its_namespace_expires() -> None:
+    class Deleted(_Ending):
+        async def replace(self, kind: Kind, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+            if asyncio.get_running_loop().time() < DURATION_S:
+                return await super().replace(kind, namespace, body)
+            self.lease = None
+            raise ApiError(404, "NotFound", "no such Lease")
+
+    api = Deleted()
+    api.lease = {"metadata": {"name": "lease", "resourceVersion": "0"}, "spec": {}}
+    unwatched: list[dict[str, Any]] = []
+
+    async def work(lease: Lease) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unwatched.append(context))
+        with pytest.raises(LeaseLostError, match="could not be renewed in time"):
+            async with lease.held(1.0):
+                await asyncio.sleep(20 * DURATION_S)
+        gc.collect()
+
+    last_renewal_s = DURATION_S * 3 / 4
+    assert _run(work, api) == pytest.approx(last_renewal_s + DURATION_S, abs=0.01)
+    assert unwatched == []

@@ -139,6 +139,34 @@ def test_why_a_process_died_is_told_until_the_next_one_is_ready() -> None:
     assert _observed(pod=pod, claim=_claim()).problem is None
 
 
+def test_how_often_a_process_has_ended_is_counted_alike_between_and_in_its_attempts() -> None:
+    ended = {"exitCode": 1, "startedAt": STARTED, "finishedAt": "2026-01-01T00:00:30Z"}
+    attempts = (
+        {"state": {"terminated": ended}},
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}},
+        {"state": {"running": {"startedAt": STARTED}}, "lastState": {"terminated": ended}, "restartCount": 5},
+    )
+    for attempt in attempts:
+        pod = _pod(state={})
+        pod["status"]["containerStatuses"][0] |= attempt
+        node = _observed(pod=pod, claim=_claim())
+        assert node.exits_in_a_row == 5
+        assert "5 times so far" in node.problem
+    pod["status"]["containerStatuses"][0]["ready"] = True
+    assert _observed(pod=pod, claim=_claim()).exits_in_a_row == 0
+    waiting = _pod(state={"waiting": {"reason": "ContainerCreating"}})
+    waiting["status"]["containerStatuses"][0]["restartCount"] = 0
+    assert _observed(pod=waiting, claim=_claim()).exits_in_a_row == 0
+
+
+def test_ends_are_counted_anew_after_a_long_run() -> None:
+    """A broker that ends once in a month is in no crash loop."""
+    ended = {"exitCode": 137, "startedAt": "2025-12-01T00:00:00Z", "finishedAt": STARTED}
+    pod = _pod(state={"running": {"startedAt": STARTED}})
+    pod["status"]["containerStatuses"][0]["lastState"] = {"terminated": ended}
+    assert _observed(pod=pod, claim=_claim()).exits_in_a_row == 1
+
+
 def test_formatting_that_failed_is_told_with_its_error() -> None:
     ended = {"exitCode": 1, "message": "quorate: error: log.dirs: /var/lib: read-only\n"}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}

@@ -1,9 +1,12 @@
 """Nodes that get new volumes by annotation: when, and what is refused."""
 
 import pytest
-from kit.scenarios import Situation, briefly, healthy
+from kit.scenarios import REVISION, Situation, briefly, healthy
 from quorate_operator.placement.cluster import PartitionId
-from quorate_operator.planning.cluster import NodeState, ObservedVolume
+from quorate_operator.planning.cluster import FORCE, NodeState, ObservedVolume, Role
+from quorate_operator.planning.steps import ROLLOUT_BLOCKED
+
+GOING = ObservedVolume(is_in_use=False)
 
 
 def asked(situation: Situation, *node_ids: int) -> Situation:
@@ -18,7 +21,7 @@ def test_volumes_are_replaced_once_for_each_request(node_id: int) -> None:
     situation = asked(healthy(3, brokers=3), node_id)
     (step,) = situation.due()
     assert (briefly([step]), step.reason) == ([f"ReplaceVolumes {node_id}"], "requested by annotation")
-    going = situation.node(node_id, volumes={0: ObservedVolume(is_in_use=False)})
+    going = situation.node(node_id, volumes={0: GOING})
     assert going.due() == (), "the claims are deleted, and go when the roll has stopped the node"
     done = situation.node(node_id, replacement="disk fails")
     assert done.plan().steps == ()
@@ -39,6 +42,26 @@ def test_one_node_at_a_time_gets_new_volumes() -> None:
     assert briefly(starting.asking_node(0, skips_rollout=True).due()) == ["ReplaceVolumes 1"]
 
 
+def test_no_other_claims_are_deleted_before_a_node_has_its_new_volumes() -> None:
+    """Each claim that is going is a disk that is lost with the next stop, whatever causes that."""
+    three = asked(healthy(3, brokers=3), 0, 1, 2)
+    assert briefly(three.due()) == ["ReplaceVolumes 0"]
+    revision = {**REVISION, "volume": "kept"}
+    for broker_id in range(3):
+        three = three.asking_node(broker_id, revision=revision).node(broker_id, revision=revision)
+    going = three.node(0, volumes={0: GOING}, revision={**revision, "volume": "deleted"})
+    assert briefly(going.due()) == ["StopNode 0"]
+    assert "the replacement of the volumes of broker-1: broker-0 gets new volumes" in going.waits()
+    stopped = going.down(0, NodeState.ABSENT, volumes={})
+    assert briefly(stopped.due()) == ["CreateNode 0", "StartNode 0"]
+    starting = stopped.node(
+        0, state=NodeState.STARTING, has_volume=True, replacement="disk fails", revision=revision
+    )
+    assert starting.due() == ()
+    back = starting.node(0, state=NodeState.READY, configured=three.observed.nodes[0].configured)
+    assert briefly(back.due()) == ["ReplaceVolumes 1"]
+
+
 def test_the_only_copy_stays() -> None:
     situation = asked(healthy(3, brokers=3), 1).load(1, sole=2, sole_first=(PartitionId("orders", 7),))
     assert situation.due() == ()
@@ -46,6 +69,34 @@ def test_the_only_copy_stays() -> None:
         "ReplacementRefused": "broker-1: its volumes stay: no other broker has an in-sync replica of 2 partitions "
         "(orders-7 and 1 more): reassign these, or wait for other replicas"
     }
+
+
+def test_a_broker_whose_claims_are_going_is_not_stopped_with_the_only_copy() -> None:
+    """Other replicas may have fallen behind since the claims were deleted. Not even a user who insists loses data."""
+    due = asked(healthy(3, brokers=3), 1).asking_node(1, revision={**REVISION, "volume": "kept"})
+    going = due.node(1, volumes={0: GOING}, revision={**REVISION, "volume": "deleted"})
+    assert briefly(going.due()) == ["StopNode 1"]
+    sole = going.load(1, sole=2, sole_first=(PartitionId("orders", 7),))
+    forced = {**REVISION, "volume": "kept", FORCE: "now"}
+    without_process = {"state": NodeState.STARTING, "started_at_ms": None, "problem": "ImagePullBackOff: no"}
+    for situation in (sole, sole.asking_node(1, revision=forced), sole.node(1, **without_process)):
+        assert situation.due() == ()
+        wait = situation.plan().waits[0]
+        assert wait.code == ROLLOUT_BLOCKED
+        assert (
+            "its volumes are being replaced and have the only copy of 2 partitions (orders-7 and 1 more); "
+            "reassign these"
+        ) in wait.reason
+    unknown = going.kafka(loads={})
+    assert unknown.due() == ()
+    assert unknown.asking_node(1, revision=forced).due() == (), "its replicas are not known yet"
+
+
+def test_a_released_volume_has_no_copy() -> None:
+    """It is empty. The broker keeps its first volume with all that is there."""
+    due = healthy(3, brokers=3).asking_config(role=Role.BROKER).load(0, sole=1)
+    released = due.node(0, volumes={0: ObservedVolume(), 1: GOING})
+    assert briefly(released.due()) == ["StopNode 0"]
 
 
 def test_the_quorum_keeps_its_majority() -> None:

@@ -333,6 +333,12 @@ def test_a_broker_that_was_unregistered_while_it_started_holds_up_no_roll() -> N
     starting = due.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - MINUTE_MS)
     assert stops(starting) == [], "it may still register"
     assert stops(starting.node(1, started_at_ms=NOW_MS - 2 * MINUTE_MS)) == [3001], "controllers come first"
+    limit = {"initial.broker.registration.timeout.ms": f"{10 * MINUTE_MS}"}
+    patient = starting.node(1, started_at_ms=NOW_MS - 19 * MINUTE_MS).asking_node(1, config=limit)
+    assert stops(patient) == [], "it is given the time that its config gives it"
+    assert stops(patient.node(1, started_at_ms=NOW_MS - 20 * MINUTE_MS)) == [3001]
+    hasty = {"initial.broker.registration.timeout.ms": "1000"}
+    assert stops(starting.asking_node(1, config=hasty)) == [], "it may run with the former config"
     brokers = healthy(3, brokers=3).unregistered(1).kafka(loads={0: BrokerLoad(), 2: BrokerLoad()})
     assert stops(brokers.node(1, state=NodeState.STARTING, started_at_ms=NOW_MS - 2 * MINUTE_MS)) == [1]
 

@@ -77,3 +77,12 @@ def test_a_volume_that_is_added_is_created_and_then_used() -> None:
     (stop,) = used.due()
     assert (briefly([stop]), stop.reason) == (["StopNode 0"], "storage.volumes: 0 -> 0,1")
     assert briefly(situation.down(0, NodeState.ABSENT, volumes={}).due()) == ["CreateNode 0", "StartNode 0"]
+
+
+def test_no_volume_is_created_beside_claims_that_are_going() -> None:
+    """The node gets all of them when it is created again; until its process ends, the old claims are in the way."""
+    going = ObservedVolume(is_in_use=False, requested_bytes=10 * GIB, capacity_bytes=10 * GIB)
+    situation = _sized(going, node_id=1).node(1, volumes={0: going, 1: going})
+    assert situation.due() == ()
+    assert situation.asking_node(1, volumes={0: 10 * GIB, 1: 5 * GIB}).due() == ()
+    assert situation.asking_node(1, volumes={0: 10 * GIB, 1: 5 * GIB, 2: GIB}).due() == ()
