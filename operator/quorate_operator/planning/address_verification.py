@@ -38,6 +38,8 @@ def why_unverified(
         return None if probe.error is None else f"its name does not resolve now ({probe.error})"
     if slot.is_anonymous and probe.is_anonymous:
         return None
+    if probe.is_anonymous:
+        return "a node with a trusted certificate answers there, and does not report which one"
     if probe.node_id is None and probe.cluster_id is None:
         return f"nothing answers there now ({probe.error or 'no reason is known'})"
     return _other_node(slot, probe, cluster_id)
