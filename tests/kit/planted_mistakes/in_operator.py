@@ -104,4 +104,28 @@ MISTAKES: Final = (
         harm="a broker is killed in its controlled shutdown, and recovers its logs when it starts",
         tests=("unit/operator/planning/test_lifecycle.py",),
     ),
+    Mistake(
+        name="Events are shown on the page of any cluster that a resource names",
+        file=f"{_OPERATOR}/handlers/entities/reports.py",
+        edits=(
+            (
+                "        return self._key.event_key if is_own or member.is_admitted else None\n",
+                "        return self._key.event_key\n",
+            ),
+        ),
+        harm="a tenant writes into the status page of another one",
+        tests=("unit/operator/handlers/test_entity_groups.py",),
+    ),
+    Mistake(
+        name="the login of a deleted Secret is used for all resources",
+        file=f"{_OPERATOR}/handlers/entities/group.py",
+        edits=(
+            (
+                "            leaving = [work for work in works if is_deleted(work.member.body)]\n",
+                "            leaving = list(works)\n",
+            ),
+        ),
+        harm="a login that was withdrawn by the deletion of its Secret still changes topics",
+        tests=("unit/operator/handlers/test_entity_deletions.py",),
+    ),
 )
