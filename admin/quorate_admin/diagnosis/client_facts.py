@@ -1,6 +1,7 @@
 """What the metrics of brokers have about their clients."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -18,6 +19,7 @@ REQUESTS: Final = "kafka_network_requestmetrics_requests_total"
 ERRORS: Final = "kafka_network_requestmetrics_errors_total"
 READ_METRICS: Final = (CONNECTIONS, CONNECTION_COUNT, REQUESTS, ERRORS)
 
+_VERSION: Final = re.compile(r"[0-9]{1,5}")
 API_VERSIONS: Final = "ApiVersions"
 MISROUTED: Final = "REBOOTSTRAP_REQUIRED"
 
@@ -92,7 +94,7 @@ def clients_of_pages(
                 connections[name, version, labels.get("listener", "")] += count
             elif labels.get("request") != API_VERSIONS:
                 continue
-            elif sample.name == REQUESTS and labels.get("version", "").isdecimal():
+            elif sample.name == REQUESTS and _VERSION.fullmatch(labels.get("version", "")):
                 api_versions[int(labels["version"])] += count
             elif sample.name == ERRORS and labels.get("error") == MISROUTED and count:
                 misrouted[url] = misrouted.get(url, 0) + count

@@ -209,5 +209,16 @@ def test_brokers_whose_metrics_were_not_read_are_no_health() -> None:
     assert f"{OTHER_PAGE}: connection refused" in finding.evidence
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_values_that_no_broker_has_count_nothing(value: float) -> None:
+    facts = clients_of_pages({PAGE: [connected("kgo", "v1.21.6", value), requests("5", value)]})
+    assert (facts.clients, facts.api_versions, facts.examined) == ((), {}, (PAGE,))
+
+
+@pytest.mark.parametrize("version", ["", "x", "9" * 5_000, "-1"])
+def test_versions_of_requests_that_are_none_are_left_out(version: str) -> None:
+    assert clients_of_pages({PAGE: [open_connections(0), requests(version, 1)]}).api_versions == {}
+
+
 def test_nothing_is_found_without_being_asked_for() -> None:
     assert [finding for finding in diagnose(Examination()).findings if "clients" in finding.code] == []
