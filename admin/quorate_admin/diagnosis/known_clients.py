@@ -29,13 +29,14 @@ class KnownClient:
 
     `names` are the names that it sends; without any, `release` identifies it. `release` finds the numbers of its
     release in what it sends as its version. It starts again by default from release `since` on; () is every release,
-    None is no release. `remark` completes the reason.
+    None is no release. `before` is the judgement of earlier releases. `remark` completes the reason.
     """
 
     library: str
     names: frozenset[str] = frozenset()
     release: re.Pattern[str]
     since: tuple[int, ...] | None
+    before: Rebootstraps = Rebootstraps.NO
     remark: str = ""
 
     def release_of(self, name: str, version: str) -> tuple[int, ...] | None:
@@ -54,7 +55,8 @@ _OPT_IN: Final = "3.8 and 3.9 do so with metadata.recovery.strategy=rebootstrap,
 # Sources, in the order of the table; documented in docs/doctor.md:
 # - Confluent Platform 8.0 has Kafka 4.0: https://docs.confluent.io/platform/current/installation/versions-interoperability.html
 # - Kafka 4.0, KIP-1102: https://github.com/apache/kafka/pull/17720; 3.8, KIP-899: https://github.com/apache/kafka/pull/13277
-# - librdkafka 2.10.0: its CHANGELOG.md; https://github.com/confluentinc/librdkafka/pull/4980
+# - librdkafka: from 2.10.0 on KIP-899, https://github.com/confluentinc/librdkafka/pull/4980; earlier ones keep their
+#   bootstrap brokers beside the known ones: tried with 2.0.2 and 2.8.0. Releases before 2.0 were not tried
 # - franz-go 1.8.0: commit 3e025741, "occasionally use seed brokers": after each known broker it asks a seed
 # - sarama: client.go, deregisterBroker and LeastLoadedBroker: brokers that fail are removed, then seeds are asked
 # - kafka-python 3.0.12: docs/kips.rst, KIP-899 and KIP-1102 are "not supported"
@@ -68,8 +70,19 @@ KNOWN_CLIENTS: Final = (
     KnownClient(
         library="Kafka's Java client", names=_JAVA, release=_LEADING, since=(4, 0), remark=f"; {_OPT_IN}"
     ),
-    KnownClient(library="librdkafka", release=re.compile(r"rdkafka-v?(\d{1,9})\.(\d{1,9})"), since=(2, 10)),
-    KnownClient(library="librdkafka", names=frozenset({"librdkafka"}), release=_LEADING, since=(2, 10)),
+    KnownClient(
+        library="librdkafka",
+        release=re.compile(r"rdkafka-v?(\d{1,9})\.(\d{1,9})"),
+        since=(2, 0),
+        before=Rebootstraps.UNKNOWN,
+    ),
+    KnownClient(
+        library="librdkafka",
+        names=frozenset({"librdkafka"}),
+        release=_LEADING,
+        since=(2, 0),
+        before=Rebootstraps.UNKNOWN,
+    ),
     KnownClient(library="franz-go", names=frozenset({"kgo"}), release=_LEADING, since=(1, 8)),
     KnownClient(library="sarama", names=frozenset({"sarama"}), release=_ANY, since=()),
     KnownClient(library="kafka-python", names=frozenset({"kafka-python"}), release=_ANY, since=None),
@@ -96,7 +109,7 @@ def judge_client(name: str, version: str) -> tuple[Rebootstraps, str]:
         if not known.since:
             return Rebootstraps.YES, f"{known.library} does"
         first = ".".join(map(str, known.since))
-        judgement = Rebootstraps.YES if release >= known.since else Rebootstraps.NO
+        judgement = Rebootstraps.YES if release >= known.since else known.before
         return judgement, f"{known.library} does by default from {first} on{known.remark}"
     if any(name in known.names for known in KNOWN_CLIENTS):
         return Rebootstraps.UNKNOWN, f"its version {version} has no release"

@@ -71,9 +71,9 @@ def found(clients: ClientFacts, brokers: Sequence[int] = (0,)) -> dict[Code, Fin
         ("apache-kafka-java", "8.0.0-ce", YES),
         ("apache-kafka-java", "unknown", UNKNOWN),
         ("librdkafka", "2.10.0", YES),
-        ("librdkafka", "2.8.0", NO),
+        ("librdkafka", "1.9.2", UNKNOWN),
         ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", YES),
-        ("confluent-kafka-python", "2.3.0-rdkafka-2.3.0", NO),
+        ("confluent-kafka-python", "2.3.0-rdkafka-2.3.0", YES),
         ("some-binding", "0.36.2-librdkafka-2.12.1", YES),
         ("kgo", "v1.21.6", YES),
         ("kgo", "v1.7.0", NO),
@@ -94,7 +94,7 @@ def test_a_client_is_judged_by_its_name_and_release(name: str, version: str, jud
 def test_a_reason_names_the_first_release_that_starts_again() -> None:
     assert "4.0" in judge_client("apache-kafka-java", "3.9.1")[1]
     assert "metadata.recovery.strategy" in judge_client("apache-kafka-java", "3.9.1")[1]
-    assert "2.10" in judge_client("confluent-kafka-python", "2.3.0-rdkafka-2.3.0")[1]
+    assert "2.0" in judge_client("confluent-kafka-python", "1.9.2-rdkafka-1.9.2")[1]
     assert "sends no name" in judge_client("unknown", "unknown")[1]
 
 
