@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
 METRICS = ROOT / "docs" / "metrics.md"
+BROKER_METRICS = ROOT / "docs" / "broker-metrics.md"
 BROKERS = ROOT / "charts" / "quorate" / "dashboards" / "brokers.json"
 TIMEOUT_S = 30
 OWN_RULES = Metrics.model_validate(
@@ -104,6 +105,12 @@ def test_the_dashboard_of_brokers_has_its_metrics(pages: tuple[str, str]) -> Non
     used = set().union(*(re.findall(r"\b(?:kafka|jvm|process)_\w+", query) for query in queries))
     assert len(used) > 15
     assert used - _names(pages[1]) == set()
+
+
+def test_a_broker_has_the_documented_metrics(pages: tuple[str, str]) -> None:
+    documented = set(re.findall(r"^\| `(kafka_\w+)` \|", BROKER_METRICS.read_text(), re.MULTILINE))
+    assert len(documented) > 15
+    assert documented - _names(pages[1]) == set()
 
 
 def test_rules_of_a_manifest_apply_before_ours(pages: tuple[str, str]) -> None:

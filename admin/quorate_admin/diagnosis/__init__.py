@@ -5,6 +5,12 @@ facts = Examination(quorum=..., features=..., ...)      # gathered by `quorate_a
 for finding in diagnose(facts).findings: ...
 """
 
+from quorate_admin.diagnosis.client_facts import (
+    BrokerSample as BrokerSample,
+    ClientFacts as ClientFacts,
+    ConnectedClient as ConnectedClient,
+    clients_of_pages as clients_of_pages,
+)
 from quorate_admin.diagnosis.commands import Commands as Commands
 from quorate_admin.diagnosis.facts import (
     Blocker as Blocker,
@@ -40,11 +46,16 @@ from quorate_admin.diagnosis.judgement import (
     Presence as Presence,
     judge as judge,
 )
+from quorate_admin.diagnosis.known_clients import (
+    Rebootstraps as Rebootstraps,
+    judge_client as judge_client,
+)
 from quorate_admin.diagnosis.quorum_search import (
     AskedController as AskedController,
     QuorumSearch as QuorumSearch,
     majority as majority,
 )
+from quorate_admin.diagnosis.clients import find_in_clients
 from quorate_admin.diagnosis.coverage import find_unexamined
 from quorate_admin.diagnosis.partitions import find_in_partitions
 from quorate_admin.diagnosis.quorum import find_in_observers, find_in_quorum
@@ -60,6 +71,7 @@ def diagnose(facts: Examination, commands: Commands | None = None) -> Diagnosis:
         *find_in_partitions(facts, judged, commands),
         *find_in_observers(facts, judged, commands),
         *find_in_registrations(facts, judged, commands),
+        *find_in_clients(facts, commands),
         *find_unexamined(facts, commands),
     ]
     order = list(Severity)

@@ -2,6 +2,7 @@
 
 import shlex
 import uuid
+from collections.abc import Sequence
 from typing import Self
 
 from quorate_protocol.plain_data import dataclass
@@ -109,6 +110,10 @@ class Commands:
     def doctor(self) -> str:
         """Run the diagnosis again."""
         return f"quorate doctor {self._at(self.bootstrap)}"
+
+    def doctor_of_clients(self, urls: Sequence[str]) -> str:
+        """Run the diagnosis again, with the clients that the metrics at these URLs have."""
+        return f"{self.doctor()} --clients {shlex.quote(','.join(urls))}"
 
     def doctor_of_controllers(self) -> str:
         """Run the diagnosis through controllers."""

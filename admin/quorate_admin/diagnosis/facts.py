@@ -10,6 +10,7 @@ from quorate_protocol.image import NO_LEADER, MetadataImage
 from quorate_protocol.image.views import min_insync_replicas
 from quorate_protocol.plain_data import dataclass
 
+from quorate_admin.diagnosis.client_facts import ClientFacts
 from quorate_admin.diagnosis.quorum_search import QuorumSearch
 from quorate_admin.types.cluster import FeatureDescription, QuorumDescription
 
@@ -129,7 +130,8 @@ class Examination:
     another node answers. `answering` are the nodes that answer at their address and say who they are, `unidentified`
     those at whose address a server does not say who it is. `unexamined` has the reason for each subject of which
     nothing, or not everything, is known. The leader was elected at `leader_since_ms` or before, in Unix milliseconds
-    of its clock. `search` has what each controller said by itself, if no leader was found.
+    of its clock. `search` has what each controller said by itself, if no leader was found. `clients` are those that
+    the brokers' metrics have, None if they were not asked for.
     """
 
     cluster_id: str | None = None
@@ -149,6 +151,7 @@ class Examination:
     unidentified: frozenset[int] = frozenset()
     partitions: PartitionFacts | None = None
     unexamined: Mapping[Subject, str] = field(default_factory=dict)
+    clients: ClientFacts | None = None
 
     def finalized(self, feature: str) -> int:
         """Return the finalized level of a feature, 0 if it has none."""

@@ -54,6 +54,10 @@ class Code(StrEnum):
     PARTITIONS_NOT_EXAMINED = "partitions-not-examined"
     MIN_ISR_NOT_EXAMINED = "min-isr-not-examined"
     ADDRESSES_NOT_EXAMINED = "addresses-not-examined"
+    CLIENTS_DO_NOT_REBOOTSTRAP = "clients-do-not-rebootstrap"
+    CLIENTS_UNKNOWN = "clients-unknown"
+    CLIENTS_MISROUTED = "clients-misrouted"
+    CLIENTS_NOT_EXAMINED = "clients-not-examined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ class Finding:
     `evidence` is what was observed. `advice` is what has to be done by hand first, or None;
     `commands` are to be run then, in this order. `blocks` has the first and last level of each feature
     that the node keeps from the cluster. A finding about partitions has their `count` and a few `examples`, as
-    topic-partition.
+    topic-partition; one about clients has the `count` of their connections, and `examples` of clients.
     """
 
     severity: Severity

@@ -10,6 +10,7 @@ import typer
 from quorate.console import (
     CommandError,
     ToolCommand,
+    UsageError,
     admin_config,
     examples,
     option,
@@ -23,7 +24,9 @@ from quorate.console import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from quorate_admin.diagnosis import Diagnosis, Examination, FeatureOutlook, Finding
+    from quorate_admin.client import AdminClient
+    from quorate_admin.config import AdminConfig
+    from quorate_admin.diagnosis import ClientFacts, Diagnosis, Examination, FeatureOutlook, Finding
     from quorate_admin.diagnosis.history import Past, Row
 
 WIDTH = 110
@@ -34,6 +37,7 @@ _COLOURS = {"danger": typer.colors.RED, "blocked": typer.colors.MAGENTA, "warnin
 EXAMPLES = examples(
     "quorate doctor -C localhost:9093",
     "quorate doctor -b localhost:9092 -o json",
+    "quorate doctor -b broker-0:9092 --clients http://broker-0:9404/metrics,http://broker-1:9404/metrics",
 )
 
 app = tool_app()
@@ -45,6 +49,10 @@ def doctor(
     history: Annotated[
         str | None, option("LAKE", "A lake of `quorate lake`, to report the history of blockers.")
     ] = None,
+    clients: Annotated[
+        str | None,
+        option("URL,...", "The metrics of the brokers, to report clients that a change of hosts would lose."),
+    ] = None,
 ) -> None:
     """Examine a cluster and report problems and blockers of upgrades, with the next command for each.
 
@@ -53,16 +61,17 @@ def doctor(
     feature levels that they block; and what it could not examine. It changes nothing. With --bootstrap-controller it
     works without brokers, and reads registrations that brokers do not return. With --history it reports since when a
     node has blocked a level, when it last registered, until when it was a voter, and which node has its address now.
+    With --clients it reports which clients of the brokers do not start again at their bootstrap servers when all
+    hosts change; the URLs are those of Prometheus' JMX exporter in each broker.
 
     Exit code: 0 if there are no findings or only notes, 1 if there are others or no node answers, 2 if the command
     line is wrong.
     """
     from quorate_admin.diagnosis import Commands, diagnose
-    from quorate_admin.examination import examine
 
     options = tool_options(context)
     config = admin_config(options)
-    facts = run(lambda admin: examine(admin, config), context, is_watched=False)
+    facts = _examine(context, config, clients)
     file = None if options.command_config is None else str(options.command_config)
     found = diagnose(facts, Commands.through(options.bootstrap_arguments, facts, file))
     pasts, problem = _pasts(history, facts, found)
@@ -75,6 +84,28 @@ def doctor(
         print_failure(str(problem))
     if problem is not None or not found.is_healthy:
         raise typer.Exit(1)
+
+
+def _examine(context: typer.Context, config: "AdminConfig", clients: str | None) -> "Examination":
+    """The facts of the cluster and, if there are URLs of metrics, of its clients."""
+    from quorate_admin.examination import examine
+
+    if clients is None:
+        return run(lambda admin: examine(admin, config), context, is_watched=False)
+    from dataclasses import replace
+
+    from quorate_admin.client_metrics import parse_urls, read_clients
+    from quorate_admin.errors import ConfigError
+
+    try:
+        urls = parse_urls(clients)
+    except ConfigError as error:
+        raise UsageError(f"--clients: {error}") from error
+
+    async def with_clients(admin: "AdminClient") -> "Examination":
+        return replace(await examine(admin, config), clients=await read_clients(urls))
+
+    return run(with_clients, context, is_watched=False)
 
 
 Paint = Callable[[str, str], str]
@@ -102,6 +133,8 @@ def diagnosis_text(
         parts.append("Nothing is wrong.\n")
     if diagnosis.outlooks:
         parts.append(_outlook_text(diagnosis.outlooks))
+    if facts.clients is not None:
+        parts.append(_clients_text(facts.clients))
     return "\n".join(parts)
 
 
@@ -117,6 +150,7 @@ def diagnosis_json(
         "leaderId": None if facts.quorum is None else facts.quorum.leader_id,
         "registrationsFromLog": facts.is_log_read,
         "partitions": _partitions_json(facts),
+        "clients": None if facts.clients is None else _clients_json(facts.clients),
         "findings": [
             {
                 "id": finding.finding_id,
@@ -167,6 +201,26 @@ def _partitions_json(facts: "Examination") -> dict[str, int] | None:
         "partitions": known.partitions,
         "offline": known.offline.count,
         "underMinIsr": known.under_min_isr.count,
+    }
+
+
+def _clients_json(clients: "ClientFacts") -> dict[str, Any]:
+    judged = [(client, *client.judge()) for client in clients.clients]
+    return {
+        "brokersExamined": len(clients.examined),
+        "connections": [
+            {
+                "name": client.name,
+                "version": client.version,
+                "listener": client.listener,
+                "connections": client.connections,
+                "rebootstraps": rebootstraps,
+                "reason": reason,
+            }
+            for client, rebootstraps, reason in judged
+        ],
+        "apiVersionsRequests": {str(version): count for version, count in clients.api_versions.items()},
+        "misrouted": sum(clients.misrouted.values()),
     }
 
 
@@ -293,7 +347,25 @@ def _outlook_text(outlooks: "tuple[FeatureOutlook, ...]") -> str:
         )
         for outlook in outlooks
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return _table(rows)
+
+
+def _clients_text(clients: "ClientFacts") -> str:
+    """The clients, and what the brokers have received in ApiVersions."""
+    rows = [("Client", "Version", "Listener", "Connections", "Starts again")]
+    rows += [
+        (client.name, client.version, client.listener, str(client.connections), str(client.judge()[0]))
+        for client in clients.clients
+    ]
+    requests = ", ".join(f"{count} of version {version}" for version, count in clients.api_versions.items())
+    return _table(rows) + (
+        f"\nApiVersions requests since the brokers started: {requests}\n" if requests else ""
+    )
+
+
+def _table(rows: "Sequence[tuple[str, ...]]") -> str:
+    """Columns of text, the first row of which is the header."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return "".join(
         ("  ".join(f"{value:<{width}}" for value, width in zip(row, (*widths, 0), strict=True))).rstrip()
         + "\n"

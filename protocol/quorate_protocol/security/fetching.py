@@ -1,9 +1,10 @@
-"""The only HTTP client of Quorate's processes. It fetches what OAUTHBEARER needs: tokens, and the keys of an issuer.
+"""The only HTTP client of Quorate's processes. It fetches what OAUTHBEARER needs, tokens and the keys of an issuer,
+and for the doctor the metrics of brokers.
 
 One policy for each request:
 
-- the URL comes from the allow-list of the configuration (`AllowedUrl`), so that plain http: is used only where the
-  configuration names it
+- the URL comes from the allow-list of the configuration or from the command line (`AllowedUrl`), so that plain http:
+  is used only where one of them names it
 - redirections are not followed: their targets are in no allow-list, may be plain http:, and would get the secret of
   a client or choose the keys that verify tokens
 - certificates and host names are verified as the TLS settings of the login module demand

@@ -10,7 +10,8 @@ JAVA_OPTIONS: Final = "KAFKA_OPTS"
 """The environment variable with the system properties of Java's nodes and tools."""
 
 AllowedUrl = NewType("AllowedUrl", str)
-"""An http:, https: or file: URL that the configuration allows. Only `oauth.checked_url` makes it."""
+"""An http:, https: or file: URL that the configuration or a command line allows. Only `oauth.checked_url` and
+`client_metrics.parse_urls` make it."""
 
 _DIGITS_MAX: Final = 15
 
