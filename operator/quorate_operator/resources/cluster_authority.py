@@ -148,7 +148,7 @@ def _founded(
     nodes: Sequence[Carried],
     now: datetime,
 ) -> Authorities | str:
-    """Return the authority of a cluster that has none, or why there is none.
+    """Return the authority of a cluster that has none, or why it can not have one.
 
     If it had one, whose Secret was deleted, that one is followed by another: the Secrets of listeners have its
     certificate.
@@ -183,7 +183,7 @@ def _issued(
     nodes: Sequence[Carried],
     now: datetime,
 ) -> Issued | str | None:
-    """Return the new content of a Secret, why there is none, or None if the Secret is as it should be."""
+    """Return the new content of a Secret, why it can not be written, or None if it is as it should be."""
     if stored is not None and not stored.is_own:
         return f"the Secret {request.secret} exists and was not made for it: delete it, or name it in tls.secretName"
     pair = None if stored is None else _pair_of(stored.values)
@@ -267,7 +267,7 @@ def carried_text(secrets: Sequence[Secret]) -> str:
     It has fingerprints of certificates, which are no secret. Secrets that can't be read are left out.
     """
     trusted: frozenset[str] | None = None
-    shown = set()
+    shown: set[str] = set()
     for secret in secrets:
         try:
             found = fingerprints_in(secret.values[TLS_AUTHORITIES])
