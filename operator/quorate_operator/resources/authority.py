@@ -21,7 +21,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -59,6 +59,15 @@ class KeyPair:
     def parsed(self) -> x509.Certificate:
         """The certificate. Raises ValueError."""
         return x509.load_pem_x509_certificate(self.certificate.encode())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the key is that of the certificate."""
+        try:
+            key = serialization.load_pem_private_key(self.key.encode(), None)
+            return key.public_key() == self.parsed.public_key()
+        except (TypeError, ValueError, UnsupportedAlgorithm):
+            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,12 +219,9 @@ def _content(request: CertificateRequest, pair: KeyPair, known: Authorities, rea
 
 
 def _pair_of(values: Mapping[str, str]) -> KeyPair | None:
-    """Return the certificate of a Secret; None if it has none."""
+    """Return the certificate of a Secret; None if it has none with its key."""
     pair = KeyPair(certificate=values.get(TLS_CERTIFICATE, ""), key=values.get(TLS_KEY, ""))
-    try:
-        return pair if pair.parsed and pair.key else None
-    except ValueError:
-        return None
+    return pair if pair.is_whole else None
 
 
 # What is stored
@@ -245,7 +242,7 @@ def authority_values(authorities: Authorities) -> dict[str, str]:
 
 
 def authorities_of(values: Mapping[str, str]) -> Authorities:
-    """Return the authorities that a Secret has. Raises KeyError and ValueError."""
+    """Return the authorities that a Secret has, with keys that fit. Raises KeyError and ValueError."""
     signing = KeyPair(certificate=values[TLS_AUTHORITIES], key=values[AUTHORITY_KEY])
     other = None
     if _OTHER_CERTIFICATE in values:
@@ -253,8 +250,13 @@ def authorities_of(values: Mapping[str, str]) -> Authorities:
     earlier = certificates_in(values[_EARLIER]) if _EARLIER in values else ()
     found = Authorities(stage=Stage(values[_STAGE]), signing=signing, other=other, earlier=earlier)
     fingerprints_in(found.trusted)
-    if found.stage is not Stage.TRUSTING and not found.can_sign:
-        raise ValueError(f"{AUTHORITY_KEY} is empty")
+    # In the first stage, the key of the one that signs may be lost, in the second one that of the other is.
+    keys = {AUTHORITY_KEY: signing} if found.can_sign or found.stage is not Stage.TRUSTING else {}
+    if other is not None and found.stage is Stage.TRUSTING:
+        keys[_OTHER_KEY] = other
+    for name, pair in keys.items():
+        if not pair.is_whole:
+            raise ValueError(f"{name} is not the key of the certificate")
     return found
 
 

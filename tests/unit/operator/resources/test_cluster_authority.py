@@ -310,6 +310,23 @@ def test_an_authority_that_can_not_be_read_is_not_replaced(running: Cluster, val
     assert "can't be read" in running.decision(NOW).unissued[CONTROLLERS]
 
 
+@pytest.mark.parametrize("key", ["ca.key", "other.key"])
+def test_an_authority_with_the_key_of_another_one_signs_nothing(running: Cluster, key: str) -> None:
+    now = NOW + AUTHORITY_VALIDITY * 0.7
+    running.write(now)
+    assert running.authority is not None
+    foreign = new_authorities("other", NOW).signing.key
+    running.authority = StoredSecret(values={**running.authority.values, key: foreign}, is_own=True)
+    assert running.write(now) == {}
+    assert "can't be read" in running.decision(now).unissued[CONTROLLERS]
+
+
+def test_a_certificate_with_the_key_of_another_one_is_issued_again(running: Cluster) -> None:
+    values = {**running.secrets[CLIENTS].values, "tls.key": running.secrets[BROKERS].values["tls.key"]}
+    running.secrets[CLIENTS] = StoredSecret(values=values, is_own=True)
+    assert running.write() == {CLIENTS: "the listener has none"}
+
+
 @pytest.mark.parametrize("values", [{}, {"tls.crt": "x", "tls.key": "y", "ca.crt": "z"}])
 def test_a_damaged_certificate_is_issued_again(running: Cluster, values: dict[str, str]) -> None:
     running.secrets[CLIENTS] = StoredSecret(values=values, is_own=True)
