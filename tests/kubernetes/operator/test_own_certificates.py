@@ -111,8 +111,13 @@ def test_a_cluster_runs_and_renews_with_certificates_of_its_own(secured: Operate
             "another certificate",
             RENEWED_TIMEOUT_S,
         )
-    renewed = secret_of(operated, BROKERS_SECRET)["tls.crt"]
-    operated.wait(lambda: shown_by(operated, broker) == renewed, "a broker that shows it", RENEWED_TIMEOUT_S)
+    for address, name in places(broker, controller):
+        renewed = secret_of(operated, name)["tls.crt"]
+        operated.wait(
+            lambda address=address, renewed=renewed: shown_by(operated, address) == renewed,
+            "a node that shows it",
+            RENEWED_TIMEOUT_S,
+        )
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be settled", RENEWED_TIMEOUT_S)
     operated.wait(lambda: operated.settled(FIRST, SECOND, THIRD), "the controllers", RENEWED_TIMEOUT_S)
     assert OTHER_HOST in hosts_of(secret_of(operated, f"{BROKERS}-out-tls")["tls.crt"])
