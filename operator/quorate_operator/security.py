@@ -273,6 +273,9 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
         found |= _keystore(prefix, files.of(listener.tls.secret))
         found |= _authorities(prefix, listener.tls, files)
         found[f"{prefix}ssl.client.auth"] = listener.tls.client_auth
+        if not listener.tls.is_given:
+            # The names are those of the listener: when one is withdrawn, the next certificate has fewer.
+            found[f"{prefix}ssl.allow.san.changes"] = "true"
     if listener.sasl is not None:
         found[f"{prefix}sasl.enabled.mechanisms"] = ",".join(listener.sasl.mechanisms)
         if listener.sasl.reauthentication is not None:

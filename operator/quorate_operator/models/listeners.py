@@ -1,6 +1,7 @@
 """Listeners of a pool: where its nodes listen, and which addresses clients get."""
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -12,7 +13,8 @@ from quorate_operator.models.security import BrokerSasl, ControllerSasl, Protoco
 
 LISTENERS_MAX = 8
 
-_TLS_RULE = "is needed with protocol SSL or SASL_SSL, and allowed with no other"
+_TLS = ("SSL", "SASL_SSL")
+_TLS_RULE = "is allowed with protocol SSL and SASL_SSL only"
 _SASL_RULE = "is needed with protocol SASL_SSL, and allowed with no other"
 _NAMED_RULE = (
     "is required with exposure.type Ingress, Route and External: the name under which clients reach the node"
@@ -24,7 +26,7 @@ _HAS_TYPE = "has(self.exposure) && has(self.exposure.type)"
 _SECURED = (
     # Without defaults, which lists do not store: fields that are left out have the value that the rule allows.
     {
-        "rule": "(has(self.protocol) && self.protocol in ['SSL', 'SASL_SSL']) == has(self.tls)",
+        "rule": "!has(self.tls) || has(self.protocol) && self.protocol in ['SSL', 'SASL_SSL']",
         "message": f"tls {_TLS_RULE}",
     },
     {
@@ -49,7 +51,8 @@ class Listener(Model):
     )
     protocol: Protocol = Field(default="PLAINTEXT", description="The security protocol.")
     tls: Tls | None = Field(
-        default=None, description="The certificate; required with protocol SSL and SASL_SSL."
+        default=None,
+        description="The certificate, with protocol SSL and SASL_SSL. Default: one that the operator issues.",
     )
     sasl: Sasl | None = Field(default=None, description="Authentication; required with protocol SASL_SSL.")
 
@@ -58,9 +61,16 @@ class Listener(Model):
         """Whether clients log in with tokens alone; nodes and the operator can't."""
         return self.sasl is not None and self.sasl.has_tokens_alone
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_default_of_tls(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("protocol") in _TLS and given.get("tls") is None:
+            return {**given, "tls": {}}
+        return given
+
     @model_validator(mode="after")
     def _protocol_has_what_it_needs(self) -> Self:
-        if (self.protocol in ("SSL", "SASL_SSL")) != (self.tls is not None):
+        if self.tls is not None and self.protocol not in _TLS:
             raise ValueError(f"tls: {_TLS_RULE}; protocol is {self.protocol}")
         if (self.protocol == "SASL_SSL") != (self.sasl is not None):
             raise ValueError(f"sasl: {_SASL_RULE}; protocol is {self.protocol}")

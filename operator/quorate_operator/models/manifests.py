@@ -187,14 +187,13 @@ _Pool = TypeVar("_Pool", KafkaController, KafkaBroker)
 
 
 def _with_secret_names(pool: _Pool) -> _Pool:
-    """Return the pool with the name of the Secret that cert-manager writes for each of its Certificates."""
-    if all(listener.tls is None or listener.tls.issuer_ref is None for listener in pool.spec.listeners):
+    """Return the pool with the name of the Secret of each certificate that is issued for it."""
+    if all(listener.tls is None or listener.tls.is_given for listener in pool.spec.listeners):
         return pool
     listeners = []
     for listener in pool.spec.listeners:
-        if listener.tls is not None and listener.tls.issuer_ref is not None:
-            name = certificate_name(pool.metadata.name, listener.name)
-            tls = listener.tls.model_copy(update={"secret_name": name})
+        if listener.tls is not None and not listener.tls.is_given:
+            tls = listener.tls.named(certificate_name(pool.metadata.name, listener.name))
             listener = listener.model_copy(update={"tls": tls})  # noqa: PLW2901 - the updated one
         listeners.append(listener)
     return pool.model_copy(update={"spec": pool.spec.model_copy(update={"listeners": tuple(listeners)})})
@@ -205,14 +204,15 @@ def _check_certificates(pools: Sequence[KafkaController | KafkaBroker], source: 
     owners: dict[str, str] = {}
     for pool in pools:
         for place, listener in enumerate(pool.spec.listeners):
-            if listener.tls is None or listener.tls.issuer_ref is None:
+            if listener.tls is None or listener.tls.is_given:
                 continue
             where = f"{pool.kind} {pool.metadata.name}: spec.listeners[{place}]"
             name = certificate_name(pool.metadata.name, listener.name)
             owner = owners.setdefault(name, where)
             if owner != where:
+                field, what = ("tls", "Secret") if listener.tls.is_own else ("tls.issuerRef", "Certificate")
                 raise ManifestError(
-                    f"{source}: {where}.tls.issuerRef: its Certificate {name} would be that of {owner}, too; "
+                    f"{source}: {where}.{field}: its {what} {name} would be that of {owner}, too; "
                     "rename the listener"
                 )
 

@@ -19,5 +19,15 @@ def short_name(name: str) -> str:
 
 
 def certificate_name(pool: str, listener: str) -> str:
-    """Return the name of the Certificate of a listener, and of the Secret that cert-manager writes for it."""
+    """Return the name of the Certificate of a listener, and of the Secret with its certificate."""
     return short_name(f"{pool}-{dns_label(listener)}-tls")
+
+
+def authority_name(cluster: str) -> str:
+    """Return the name of the Secret of a cluster's own authority."""
+    return short_name(f"{cluster}-ca")
+
+
+def authority_certificate_name(cluster: str) -> str:
+    """Return the name of the ConfigMap with the certificates of a cluster's authority, for clients."""
+    return short_name(f"{cluster}-ca-cert")

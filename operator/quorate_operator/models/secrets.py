@@ -136,6 +136,8 @@ class SecretUse:
     """The quorum or pool whose listener it is; None if it is of the whole cluster."""
     is_issued: bool = False
     """Whether cert-manager writes the Secret, for a Certificate of the same name."""
+    is_own: bool = False
+    """Whether the operator writes the Secret, with a certificate of the cluster's authority."""
 
     def fault(self, secrets: Mapping[str, Secret], place: str) -> str | None:
         """Return what is wrong with the Secret; `place` is where it is looked for: `kafka`, `secrets.yaml`."""
@@ -169,12 +171,14 @@ def secret_uses(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> Iterat
 
 def _of_listener(where: str, listener: Listener, *, is_controllers: bool) -> Iterator[SecretUse]:
     if listener.tls is not None:
-        is_issued = listener.tls.issuer_ref is not None
+        is_issued, is_own = listener.tls.issuer_ref is not None, listener.tls.is_own
+        field_name = "tls" if is_own else "tls.issuerRef" if is_issued else "tls.secretName"
         yield SecretUse(
-            where=f"{where}.tls.{'issuerRef' if is_issued else 'secretName'}",
+            where=f"{where}.{field_name}",
             name=listener.tls.secret,
             needs=tls_keys(listener.tls, is_controllers=is_controllers),
             is_issued=is_issued,
+            is_own=is_own,
         )
     if listener.sasl is not None and not listener.sasl.has_tokens_alone:
         yield SecretUse(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from quorate_operator.models.base import Duration, Model, ResourceName, duration_ms, rules
 
@@ -44,8 +44,9 @@ Issuer = Annotated[str, StringConstraints(pattern=r"^[!-#%-~]+$", max_length=500
 Audience = Annotated[str, StringConstraints(pattern=r"^[!-#%-+\--~]+$", max_length=253)]
 ClaimName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/-]+$", max_length=253)]
 
-_ONE_SOURCE = "secretName: this or issuerRef is needed, and only one of them"
+_ONE_SOURCE = "secretName: this or issuerRef may be set, and only one of them"
 _ISSUED_ONLY = "is allowed with issuerRef only"
+_NOT_GIVEN = "is not allowed with secretName"
 # The limits and the default of cert-manager.
 _DURATION_MIN, _RENEWAL_MIN, _DURATION_DEFAULT = "1h", "5m", "90d"
 _PLAIN_FIRST = (
@@ -89,14 +90,16 @@ ISSUED_RULES = tuple(
 )
 
 
-def check_validity(issuer_ref: IssuerRef | None, duration: str | None, renew_before: str | None) -> None:
-    """Raise ValueError for times of an issued certificate that cert-manager would refuse, or without an issuer."""
+def check_validity(
+    duration: str | None, renew_before: str | None, *, is_issued: bool, rule: str = _ISSUED_ONLY
+) -> None:
+    """Raise ValueError for times of an issued certificate that cert-manager would refuse, or of another one."""
     for field, text, least in (
         ("duration", duration, _DURATION_MIN),
         ("renewBefore", renew_before, _RENEWAL_MIN),
     ):
-        if text is not None and issuer_ref is None:
-            raise ValueError(f"{field}: {_ISSUED_ONLY}")
+        if text is not None and not is_issued:
+            raise ValueError(f"{field}: {rule}")
         if text is not None and duration_ms(text) < duration_ms(least):
             raise ValueError(f"{field}: {text!r}: must be {least} or more")
     valid_ms = duration_ms(duration or _DURATION_DEFAULT)
@@ -111,8 +114,11 @@ class Tls(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            {"rule": "has(self.secretName) != has(self.issuerRef)", "message": _ONE_SOURCE},
-            *ISSUED_RULES,
+            {"rule": "!has(self.secretName) || !has(self.issuerRef)", "message": _ONE_SOURCE},
+            *(
+                {"rule": f"!has(self.{field}) || !has(self.secretName)", "message": f"{field} {_NOT_GIVEN}"}
+                for field in ("duration", "renewBefore")
+            ),
         )
     )
 
@@ -121,7 +127,8 @@ class Tls(Model):
         description=(
             "A Secret with tls.crt and tls.key, and ca.crt: the authorities that nodes and the operator trust, and "
             "whose certificates clients may show. Controllers of Quorate follow a change, other nodes restart "
-            "one by one."
+            "one by one. Default, on Kubernetes, without issuerRef: the operator issues the certificate, by an "
+            "authority of the cluster, and keeps it in the Secret POOL-LISTENER-tls."
         ),
     )
     issuer_ref: IssuerRef | None = Field(
@@ -134,13 +141,13 @@ class Tls(Model):
     )
     duration: Duration | None = Field(
         default=None,
-        description="With issuerRef: how long a certificate is valid, 1h or more. Default: cert-manager's, 90 days.",
+        description="Without secretName: how long a certificate is valid, 1h or more. Default: 90 days.",
     )
     renew_before: Duration | None = Field(
         default=None,
         description=(
-            "With issuerRef: how long before its end a certificate is renewed, 5m or more. Default: cert-manager's, "
-            "a third of the duration."
+            "Without secretName: how long before its end a certificate is renewed, 5m or more. Default: a third of "
+            "the duration."
         ),
     )
     client_auth: ClientAuth = Field(
@@ -148,17 +155,36 @@ class Tls(Model):
         description="ssl.client.auth: whether clients show a certificate. requested and required need ca.crt.",
     )
 
+    _chosen: str | None = PrivateAttr(default=None)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the manifest names a Secret; otherwise the certificate is issued."""
+        return self.secret_name is not None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the cluster's own authority issues the certificate."""
+        return self.secret_name is None and self.issuer_ref is None
+
     @property
     def secret(self) -> str:
         """The name of the Secret. `manifests.joined` chooses that of an issued certificate."""
-        assert self.secret_name is not None, "the names of Secrets are chosen before they are used"
-        return self.secret_name
+        name = self.secret_name or self._chosen
+        assert name is not None, "the names of Secrets are chosen before they are used"
+        return name
+
+    def named(self, secret: str) -> Self:
+        """Return the same with this name for the Secret of an issued certificate."""
+        named = self.model_copy()
+        named._chosen = secret  # noqa: SLF001 - of the same class
+        return named
 
     @model_validator(mode="after")
     def _certificate_comes_from_one_place(self) -> Self:
-        if (self.secret_name is None) == (self.issuer_ref is None):
+        if self.secret_name is not None and self.issuer_ref is not None:
             raise ValueError(_ONE_SOURCE)
-        check_validity(self.issuer_ref, self.duration, self.renew_before)
+        check_validity(self.duration, self.renew_before, is_issued=not self.is_given, rule=_NOT_GIVEN)
         return self
 
 

@@ -111,7 +111,7 @@ class Authentication(Model):
             raise ValueError(_ONLY_TLS)
         if self.type != "tls" and self.issuer_ref is not None:
             raise ValueError(_ISSUED_FOR_TLS)
-        check_validity(self.issuer_ref, self.duration, self.renew_before)
+        check_validity(self.duration, self.renew_before, is_issued=self.issuer_ref is not None)
         return self
 
 

@@ -63,12 +63,15 @@ RESTART_SKIPPED = "RestartSkipped"
 ELECT_WITHIN_MS = 120_000
 """How long after the last start of a broker preferred leaders are elected."""
 
+AUTHORITIES = "authorities"
+"""The part of a revision with the certificate authorities that a node trusts, and those of its certificates."""
 _PHRASES: Mapping[str, str] = {
     "config": "config changed",
     "resources": "resources changed",
     "restart": "restart requested",
     FORCE: "restart forced",
     "secrets": "secrets changed",
+    AUTHORITIES: "authorities changed",
 }
 _REQUESTS = frozenset({"restart", FORCE})
 """Parts of a revision that a user sets by annotation: if one is withdrawn, nothing is left to do."""
@@ -79,7 +82,7 @@ _WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME)}
 """What a revision without the part means."""
 _NAMED_FIRST = ("version", "image", "restart", FORCE, VOLUMES, COPIES, "resources", "config", "secrets")
 """The parts of a revision in the order in which reasons name them; the others follow."""
-_POSTPONABLE = frozenset({"image", "secrets"})
+_POSTPONABLE = frozenset({"image", "secrets", AUTHORITIES})
 """Parts of a revision that change without a request: by a release of the operator, by a renewal."""
 
 

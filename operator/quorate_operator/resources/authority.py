@@ -9,6 +9,7 @@ SETTLED ──► TRUSTING ──► SIGNING ──► SETTLED
 ```
 
 TRUSTING ends when all nodes trust the new authority, SIGNING when no node shows a certificate of the former one.
+An authority whose key is lost is replaced in the same way; it signs nothing meanwhile.
 """
 
 import hashlib
@@ -16,10 +17,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import ip_address
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -58,6 +60,15 @@ class KeyPair:
         """The certificate. Raises ValueError."""
         return x509.load_pem_x509_certificate(self.certificate.encode())
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the key is that of the certificate."""
+        try:
+            key = serialization.load_pem_private_key(self.key.encode(), None)
+            return key.public_key() == self.parsed.public_key()
+        except (TypeError, ValueError, UnsupportedAlgorithm):
+            return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorities:
@@ -66,12 +77,19 @@ class Authorities:
     stage: Stage
     signing: KeyPair
     other: KeyPair | None = None
+    earlier: tuple[str, ...] = ()
+    """The certificates of authorities before these, which nodes trust until the replacement is over."""
+
+    @property
+    def can_sign(self) -> bool:
+        """Whether the key of the authority that signs is known."""
+        return bool(self.signing.key)
 
     @property
     def trusted(self) -> str:
         """The content of `ca.crt`: the authorities that nodes trust."""
         pairs = [self.signing] if self.other is None else [self.signing, self.other]
-        return "".join(pair.certificate for pair in pairs)
+        return "".join((*(pair.certificate for pair in pairs), *self.earlier))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +101,31 @@ class Names:
     """DNS names, with wildcards, and IP addresses."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity:
+    """How long a certificate is valid, and how long before its end it is renewed."""
+
+    duration: timedelta = CERTIFICATE_VALIDITY
+    renew_before: timedelta | None = None
+    """None: a third of the duration, see `RENEWED_AFTER`."""
+
+
 def new_authorities(cluster: str, now: datetime) -> Authorities:
     """Return the authority of a new cluster."""
     return Authorities(stage=Stage.SETTLED, signing=_new_authority(cluster, now))
+
+
+def successor(cluster: str, signing: str, earlier: Collection[str], now: datetime) -> Authorities:
+    """Return the authorities where the key of the one that signs is lost: a new one is to follow it.
+
+    `signing` is its certificate, `earlier` are those of other authorities that nodes trust.
+    """
+    return Authorities(
+        stage=Stage.TRUSTING,
+        signing=KeyPair(certificate=signing, key=""),
+        other=_new_authority(cluster, now),
+        earlier=tuple(earlier),
+    )
 
 
 def next_authorities(
@@ -107,16 +147,19 @@ def next_authorities(
         case Stage.TRUSTING if known.other is not None and known.other.fingerprint in trusted_by_all:
             # The key of the former one is not needed any more.
             former = replace(known.signing, key="")
-            return Authorities(stage=Stage.SIGNING, signing=known.other, other=former)
-        case Stage.SIGNING if known.other is None or known.other.fingerprint not in in_use:
+            return replace(known, stage=Stage.SIGNING, signing=known.other, other=former)
+        case Stage.SIGNING if set(in_use) <= {known.signing.fingerprint}:
             return Authorities(stage=Stage.SETTLED, signing=known.signing)
     return known
 
 
-def issue(authorities: Authorities, names: Names, now: datetime) -> KeyPair:
+def issue(
+    authorities: Authorities, names: Names, now: datetime, duration: timedelta = CERTIFICATE_VALIDITY
+) -> KeyPair:
     """Return a certificate for nodes, with a new key, which is valid for servers and clients.
 
-    It does not outlive its authority. Raises ValueError for names that no certificate can have.
+    It does not outlive its authority, whose key must be known. Raises ValueError for names that no certificate can
+    have.
     """
     if len(names.common_name) > COMMON_NAME_LENGTH_MAX:
         raise ValueError(
@@ -126,7 +169,7 @@ def issue(authorities: Authorities, names: Names, now: datetime) -> KeyPair:
     signing_key = serialization.load_pem_private_key(authorities.signing.key.encode(), None)
     assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
-    end = min(now + CERTIFICATE_VALIDITY, authority.not_valid_after_utc)
+    end = min(now + duration, authority.not_valid_after_utc)
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     issuer_id = x509.SubjectKeyIdentifier.from_public_key(signing_key.public_key())
     built = (
@@ -143,15 +186,25 @@ def issue(authorities: Authorities, names: Names, now: datetime) -> KeyPair:
     return _pair(built, key)
 
 
-def why_replaced(certificate: KeyPair, authorities: Authorities, names: Names, now: datetime) -> str | None:
+def why_replaced(
+    certificate: KeyPair,
+    authorities: Authorities,
+    names: Names,
+    now: datetime,
+    validity: Validity | None = None,
+) -> str | None:
     """Return why a node's certificate has to be replaced, or None."""
-    parsed = certificate.parsed
-    try:
-        parsed.verify_directly_issued_by(authorities.signing.parsed)
-    except (InvalidSignature, TypeError, ValueError):
+    parsed, authority = certificate.parsed, authorities.signing.parsed
+    wanted = validity or Validity()
+    if not _is_issued_by(parsed, authority):
         return "another authority signs"
-    if is_due(parsed, now):
-        return f"it expires at {parsed.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+    end, latest = parsed.not_valid_after_utc, authority.not_valid_after_utc
+    # Near the end of the authority, a new certificate would not be valid for longer.
+    if is_due(parsed, now, wanted.renew_before) and end < min(now + wanted.duration, latest):
+        return f"it expires at {end:%Y-%m-%dT%H:%M:%SZ}"
+    begin = parsed.not_valid_before_utc + BACKDATED
+    if end != min(begin + wanted.duration, latest):
+        return f"it is valid for {end - begin}"
     found = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     lacking = [host for host in names.hosts if _general_name(host) not in found]
     if lacking:
@@ -160,10 +213,43 @@ def why_replaced(certificate: KeyPair, authorities: Authorities, names: Names, n
     return None if [common.value for common in commons] == [names.common_name] else "it has another subject"
 
 
-def is_due(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether two thirds of the validity of a certificate are over."""
-    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    return now >= begin + (end - begin) * RENEWED_AFTER
+def is_due(certificate: x509.Certificate, now: datetime, renew_before: timedelta | None = None) -> bool:
+    """Whether a certificate is to be renewed: `renew_before` its end, or after two thirds of its validity."""
+    begin, end = certificate.not_valid_before_utc + BACKDATED, certificate.not_valid_after_utc
+    return now >= (begin + (end - begin) * RENEWED_AFTER if renew_before is None else end - renew_before)
+
+
+@lru_cache(maxsize=1024)
+def certificates_in(bundle: str) -> tuple[str, ...]:
+    """Return the certificates of a PEM file, each in PEM. Raises ValueError."""
+    return tuple(
+        parsed.public_bytes(serialization.Encoding.PEM).decode()
+        for parsed in x509.load_pem_x509_certificates(bundle.encode())
+    )
+
+
+@lru_cache(maxsize=1024)
+def fingerprints_in(bundle: str) -> frozenset[str]:
+    """Return the fingerprints of the certificates of a PEM file. Raises ValueError."""
+    return frozenset(KeyPair(certificate=text, key="").fingerprint for text in certificates_in(bundle))
+
+
+@lru_cache(maxsize=1024)
+def issuer_in(bundle: str, certificate: str) -> str | None:
+    """Return the one of the authorities in a PEM file that has issued a certificate, or None. Raises ValueError."""
+    issued = x509.load_pem_x509_certificate(certificate.encode())
+    for text in certificates_in(bundle):
+        if _is_issued_by(issued, x509.load_pem_x509_certificate(text.encode())):
+            return text
+    return None
+
+
+def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, TypeError, ValueError):
+        return False
+    return True
 
 
 def _new_authority(cluster: str, now: datetime) -> KeyPair:

@@ -26,7 +26,7 @@ KIND = "Certificate"
 NOT_THERE = "cert-manager does not know it yet"
 _NOT_PROCESSED = "cert-manager has not processed it yet: is it running?"
 _USAGES = ("digital signature", "key encipherment")
-_ROLES = {"KafkaController": Role.CONTROLLER, "KafkaBroker": Role.BROKER}
+ROLES = {"KafkaController": Role.CONTROLLER, "KafkaBroker": Role.BROKER}
 
 
 def certificates(
@@ -34,7 +34,9 @@ def certificates(
 ) -> tuple[Object, ...]:
     """Return the Certificate of each listener that names an issuer; `hosts` lead to brokers through Ingresses."""
     return tuple(
-        _certificate(context, pool, listener.tls, _hosts(context, desired, pool, listener, hosts or {}))
+        _certificate(
+            context, pool, listener.tls, listener_hosts(context, desired, pool, listener, hosts or {})
+        )
         for pool in context.manifests.resources
         for listener in pool.spec.listeners
         if listener.tls is not None and listener.tls.issuer_ref is not None
@@ -72,7 +74,7 @@ def _certificate(
     }
     if addresses:
         spec["ipAddresses"] = addresses
-    labels = descriptive_labels(context) | pool_labels(context, pool.metadata.name, _ROLES[pool.kind])
+    labels = descriptive_labels(context) | pool_labels(context, pool.metadata.name, ROLES[pool.kind])
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -118,7 +120,7 @@ def _issued(secret: str, common_name: str, asked: Tls | Authentication) -> Objec
     return spec
 
 
-def _hosts(
+def listener_hosts(
     context: Context,
     desired: DesiredCluster,
     pool: KafkaController | KafkaBroker,

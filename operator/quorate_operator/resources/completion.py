@@ -6,6 +6,7 @@ from dataclasses import replace
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
 from quorate_operator.planning.logins import LOGIN
+from quorate_operator.planning.rollout import AUTHORITIES
 from quorate_operator.planning.volumes import volumes_revision
 from quorate_operator.renderings import (
     rendered_pod,
@@ -16,6 +17,7 @@ from quorate_operator.renderings import (
 from quorate_operator.resources.configs import config_revision, copies_revision
 from quorate_operator.resources.data_volumes import volumes_in_use
 from quorate_operator.resources.facts import Context, Facts, Object, digest
+from quorate_operator.resources.issued_certificates import carried_by
 from quorate_operator.resources.pod_addresses import advertised, controlled, interim, unassigned
 from quorate_operator.resources.pods import pod_spec
 from quorate_operator.resources.secrets import are_usable, secret_names
@@ -64,10 +66,12 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
     if secrets is None:
         # A running node does not need the Secret; a restarted node would wait for it.
         running = context.facts.revisions.get(node.node_id, {})
-        kept = ("config", "pod", "secrets", LOGIN)
+        kept = ("config", "pod", "secrets", LOGIN, AUTHORITIES)
         revision |= {part: running[part] for part in kept if part in running}
     else:
         revision |= {part: digest(text) if part != LOGIN else text for part, text in secrets.items()}
+        if (carried := carried_by(context, node)) is not None:
+            revision[AUTHORITIES] = carried
     rendering = {
         "config": rendered_properties(config),
         "resources": rendered_resources(container["resources"]),

@@ -91,6 +91,8 @@ class Facts:
     """Names of the Secrets that exist without the label that allows nodes to read them."""
     certificates: Mapping[str, str | None] = field(default_factory=dict)
     """By name of each existing Certificate of the cluster, why it is not issued; None if it is."""
+    unissued: Mapping[str, str] = field(default_factory=dict)
+    """Why the cluster's own authority has not issued a certificate, by the name of its Secret."""
     formation: Formation | None = None
     volumes: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """The ids of the volumes that each node with claims uses from its next start on."""

@@ -50,13 +50,15 @@ def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
     stopped.
     """
     faults, unissued = _faults(context), _unissued(context)
+    # Those that the operator is about to write are waited for, and no fault.
+    own = {use.name for use in uses_of(context) if use.is_own}
     if not faults and not unissued:
         return plan
     refusals = [
         Refusal(CODE, message)
         for name, messages in faults.items()
         for message in messages
-        if name not in unissued
+        if name not in unissued and name not in own
     ]
     plan = replace(plan, refusals=(*plan.refusals, *refusals, *unissued.values()))
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
@@ -119,9 +121,17 @@ def _fault(use: SecretUse, facts: Facts, namespace: str) -> str | None:
 
 
 def _unissued(context: Context) -> Mapping[str, Refusal]:
-    """Return a refusal for each Certificate that is not issued, by the name of its Secret."""
-    certificates = context.facts.certificates
+    """Return a refusal for each certificate that is not issued, by the name of its Secret."""
+    certificates, unissued = context.facts.certificates, context.facts.unissued
     return {
+        use.name: Refusal(
+            NOT_ISSUED,
+            f"{use.where}: the certificate {use.name} is not issued: {unissued[use.name]}",
+            pool=use.pool,
+        )
+        for use in uses_of(context)
+        if use.is_own and use.name in unissued
+    } | {
         use.name: Refusal(
             NOT_ISSUED, f"{use.where}: the Certificate {use.name} is not issued: {reason}", pool=use.pool
         )

@@ -37,6 +37,7 @@ UNAVAILABLE = (ApiException, HTTPError, OSError)
 """What requests raise while the API server refuses them, or is away."""
 LOOK_EVERY_S = 0.2
 PROBE_EVERY_S = 0.2
+FOLLOW_EVERY_S = 2.0
 RESTART_PAUSE_S = 1.0
 VOLUME_ROOT = "/var/lib/quorate"
 CONFIG_ROOT = "/etc/quorate"
@@ -113,6 +114,7 @@ class _Pod(threading.Thread):
         self._evicted = threading.Event()
         self._side_cars: dict[str, _Container] = {}
         self._history: Path | None = None
+        self._followed_at = 0.0
         self._further: dict[str, str] = {}
         """Where the volumes of the pod besides its first one are on this machine."""
 
@@ -178,6 +180,7 @@ class _Pod(threading.Thread):
             container = self._start(spec, volume)
             ready = False
             while container.process.poll() is None and not self._leaving.wait(PROBE_EVERY_S):
+                self._follow_secrets()
                 ready = self._is_ready(spec)
                 self._report("Running", [container.status(ready=ready, restarts=restarts)], ready=ready)
             if container.process.poll() is None:
@@ -241,7 +244,7 @@ class _Pod(threading.Thread):
         """The volume and the configuration on disk; None while a claim, ConfigMap or Secret is missing."""
         volumes: dict[str, Path | None] = {}
         config: Mapping[str, str] | None = None
-        secrets: dict[str, Mapping[str, bytes] | None] = {}
+        secrets = self._secrets()
         spec = self.body["spec"]
         mounts = {
             mount["name"]: mount["mountPath"]
@@ -253,13 +256,6 @@ class _Pod(threading.Thread):
                 volumes[source["name"]] = self.agent.volume_of(claim["claimName"])
             if configured := source.get("configMap"):
                 config = self.agent.config_of(configured["name"])
-            if secret := source.get("secret"):
-                found = self.agent.secret_of(secret["secretName"])
-                keys = [item["key"] for item in secret["items"]] if "items" in secret else list(found or ())
-                is_whole = found is not None and all(key in found for key in keys)
-                secrets[mounts[source["name"]]] = (
-                    {key: (found or {})[key] for key in keys} if is_whole else None
-                )
         volume = volumes.get("data")
         if volume is None or config is None or None in (*volumes.values(), *secrets.values()):
             return None
@@ -275,11 +271,51 @@ class _Pod(threading.Thread):
             self._write(
                 Path(places[CONFIG_ROOT]) / name, self.agent.localized(text, self.address, places).encode()
             )
+        self._write_secrets(secrets, places)
+        self._followed_at = time.monotonic()
+        return volume
+
+    def _secrets(self) -> dict[str, Mapping[str, bytes] | None]:
+        """The content of each mounted Secret by its path; None while a key is missing."""
+        spec = self.body["spec"]
+        mounts = {
+            mount["name"]: mount["mountPath"]
+            for container in (*spec.get("initContainers", ()), *spec["containers"])
+            for mount in container.get("volumeMounts", ())
+        }
+        secrets: dict[str, Mapping[str, bytes] | None] = {}
+        for source in spec["volumes"]:
+            if secret := source.get("secret"):
+                found = self.agent.secret_of(secret["secretName"])
+                keys = [item["key"] for item in secret["items"]] if "items" in secret else list(found or ())
+                is_whole = found is not None and all(key in found for key in keys)
+                secrets[mounts[source["name"]]] = (
+                    {key: (found or {})[key] for key in keys} if is_whole else None
+                )
+        return secrets
+
+    def _follow_secrets(self) -> None:
+        """Write changed Secrets to the files of a running pod, as kubelet does."""
+        if time.monotonic() - self._followed_at < FOLLOW_EVERY_S:
+            return
+        self._followed_at = time.monotonic()
+        if not any("secret" in source for source in self.body["spec"]["volumes"]):
+            return
+        with suppress(*UNAVAILABLE):
+            self._write_secrets(self._secrets(), self._places_of_secrets())
+
+    def _places_of_secrets(self) -> Mapping[str, str]:
+        return {root: f"{self.directory}{root.removeprefix('/etc')}" for root in SECRET_ROOTS}
+
+    def _write_secrets(
+        self, secrets: Mapping[str, Mapping[str, bytes] | None], places: Mapping[str, str]
+    ) -> None:
         for path, data in secrets.items():
             root = next(root for root in SECRET_ROOTS if path.startswith(root))
             for name, content in (data or {}).items():
-                self._write(Path(f"{places[root]}{path.removeprefix(root)}") / name, content)
-        return volume
+                file = Path(f"{places[root]}{path.removeprefix(root)}") / name
+                if not file.exists() or file.read_bytes() != content:
+                    self._write(file, content)
 
     def _project(self) -> None:
         """Write the annotations that the pod has as files; one that is not there yet is empty."""
@@ -295,7 +331,7 @@ class _Pod(threading.Thread):
             **({HISTORY_ROOT: f"{self._history}"} if self._history else {}),
             **self._further,
             VOLUME_ROOT: f"{volume}",
-            **{root: f"{self.directory}{root.removeprefix('/etc')}" for root in SECRET_ROOTS},
+            **self._places_of_secrets(),
             RACK_ROOT: f"{self._rack_directory}",
             CONFIG_ROOT: f"{self.directory}/etc",
         }

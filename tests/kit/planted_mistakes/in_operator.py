@@ -9,6 +9,7 @@ from kit.planted_mistakes.mistake import Mistake
 _OPERATOR: Final = "operator/quorate_operator"
 _OBSTACLES: Final = f"{_OPERATOR}/planning/restart_obstacles.py"
 _ROLLS: Final = ("unit/operator/planning/test_rollout.py",)
+_CERTIFICATES: Final = ("unit/operator/resources/test_cluster_authority.py",)
 
 MISTAKES: Final = (
     Mistake(
@@ -127,5 +128,38 @@ MISTAKES: Final = (
         ),
         harm="a login that was withdrawn by the deletion of its Secret still changes topics",
         tests=("unit/operator/handlers/test_entity_deletions.py",),
+    ),
+    Mistake(
+        name="an authority is trusted when one node trusts it",
+        file=f"{_OPERATOR}/resources/cluster_authority.py",
+        edits=(
+            (
+                "return trusted.intersection(*(node.trusted for node in nodes))",
+                "return trusted.intersection(*(node.trusted for node in nodes[:1]))",
+            ),
+        ),
+        harm="nodes show certificates that others do not trust yet",
+        tests=_CERTIFICATES,
+    ),
+    Mistake(
+        name="a former authority is dropped while a node shows its certificate",
+        file=f"{_OPERATOR}/resources/authority.py",
+        edits=(("case Stage.SIGNING if set(in_use) <= {known.signing.fingerprint}:", "case Stage.SIGNING:"),),
+        harm="nodes that were not restarted yet are cut off",
+        tests=_CERTIFICATES,
+    ),
+    Mistake(
+        name="a certificate is signed that running nodes would not trust",
+        file=f"{_OPERATOR}/resources/cluster_authority.py",
+        edits=(("    if distrusting:\n", "    if distrusting and pair is not None:\n"),),
+        harm="brokers of a pool that had another authority can't fetch from each other",
+        tests=_CERTIFICATES,
+    ),
+    Mistake(
+        name="a Secret is taken for one of the cluster by its label",
+        file=f"{_OPERATOR}/resources/issued_certificates.py",
+        edits=(('reference.get("uid") == uid and', "reference and"),),
+        harm="the operator overwrites a Secret of another owner",
+        tests=("unit/operator/kubernetes_runtime/test_issued_certificates.py",),
     ),
 )

@@ -63,11 +63,12 @@ ASKED_FOR: dict[str, list[tuple[str, str, str, str]]] = {
         ("create", "route.openshift.io", "routes", "custom-host"),
     ],
     "certificates": [(verb, "cert-manager.io", "certificates", "") for verb in MANAGED],
+    "updateSecrets": [("update", "", "secrets", "")],
 }
 """What a value below rbac adds to it."""
 OPTIONS = {**dict.fromkeys(ASKED_FOR, True), "readNodes": True}
 NEVER = [
-    *((verb, "", "secrets", "") for verb in ("list", "watch", "patch", "update", "delete")),
+    *((verb, "", "secrets", "") for verb in ("list", "watch", "patch", "delete")),
     *(("create", "", "pods", part) for part in ("exec", "attach", "portforward", "eviction")),
     *(
         (verb, "quorate.dev", "kafkacontrollers", "")
@@ -221,7 +222,10 @@ def may(
     return bool(review.status.allowed)
 
 
-@pytest.mark.parametrize("asked", [(), ("routes",), ("certificates",), ("readNodes",), ("createSecrets",)])
+@pytest.mark.parametrize(
+    "asked",
+    [(), ("routes",), ("certificates",), ("readNodes",), ("createSecrets",), ("updateSecrets",)],
+)
 def test_rules_are_those_for_what_is_asked_for_and_no_others(
     render: Callable[..., list[dict[str, Any]]], asked: tuple[str, ...]
 ) -> None:

@@ -39,9 +39,9 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": [{"name": "a"}]}, 'spec.listeners[0].name: Invalid value: "a"', "^[A-Z][A-Z0-9_]*$"),
     ({"listeners": [{"name": "A", "port": 70000}]}, "spec.listeners[0].port: Invalid value: 70000", "65535"),
     (
-        {"listeners": [{"name": "A", "protocol": "SSL"}]},
+        {"listeners": [{"name": "A", "tls": {}}]},
         "spec.listeners[0]",
-        "tls is needed with protocol SSL or",
+        "tls is allowed with protocol SSL and SASL_SSL only",
     ),
     (
         {"listeners": [{"name": "A", "protocol": "SASL_SSL", "tls": {"secretName": "s"}}]},
@@ -86,13 +86,12 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
     *(
         ({"listeners": [{"name": "A", "protocol": "SSL", "tls": tls}]}, "spec.listeners[0].tls", expected)
         for tls, expected in (
-            ({}, "secretName: this or issuerRef is needed, and only one of them"),
             (
                 {"secretName": "s", "issuerRef": {"name": "ca"}},
-                "secretName: this or issuerRef is needed, and only one of them",
+                "secretName: this or issuerRef may be set, and only one of them",
             ),
-            ({"secretName": "s", "duration": "90d"}, "duration is allowed with issuerRef only"),
-            ({"secretName": "s", "renewBefore": "1d"}, "renewBefore is allowed with issuerRef only"),
+            ({"secretName": "s", "duration": "90d"}, "duration is not allowed with secretName"),
+            ({"secretName": "s", "renewBefore": "1d"}, "renewBefore is not allowed with secretName"),
         )
     ),
     (
@@ -324,14 +323,9 @@ BROKERS: list[tuple[dict[str, Any], str, str]] = [
         )
     ),
     (
-        SSL_WITHOUT_TLS,
-        "spec.listeners[0]",
-        "tls is needed with protocol SSL or SASL_SSL, and allowed with no other",
-    ),
-    (
         {"listeners": [{"name": "A", "tls": {"secretName": "s"}}]},
         "spec.listeners[0]",
-        "allowed with no other",
+        "tls is allowed with protocol SSL and SASL_SSL only",
     ),
     (
         {"listeners": [{"name": "A", "exposure": {"type": "Gateway"}}]},

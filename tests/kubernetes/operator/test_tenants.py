@@ -34,6 +34,12 @@ FAIR, SLEEPING = "fair", "sleeping"
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
+TAKEN = "taken"
+"""A quorum whose name gives that of a Secret of another team."""
+OWN = {"name": "CONTROLLER", "protocol": "SSL"}
+"""A listener whose certificate the operator issues."""
+
+
 @pytest.fixture(scope="module")
 def tenancy(
     api_server: ApiServer,
@@ -45,7 +51,8 @@ def tenancy(
     place = Tenancy(api_server, namespace, tmp_path_factory.mktemp("tenancy"))
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
     place.core.create_namespace({"metadata": {"name": namespace, "labels": labels}})
-    objects = render({"policy": {"servers": [place.allowed.address]}}, namespace=namespace)
+    values = {"policy": {"servers": [place.allowed.address]}, "rbac": {"updateSecrets": True}}
+    objects = render(values, namespace=namespace)
     (deployment,) = [item for item in objects if item["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     variables = {item["name"]: item.get("value") for item in container["env"]}
@@ -386,6 +393,43 @@ def test_a_secret_of_another_team_is_not_mounted_for_a_listener(tenancy: Tenancy
     assert all(f"no such Secret with the label {FOR_LISTENERS}" in message for message in refusals())
     assert f"{name}-3000" not in tenancy.pods()
     assert PASSWORD not in json.dumps(tenancy.read("KafkaController", name))
+
+
+def test_the_operator_replaces_no_secret_of_another_team(tenancy: Tenancy) -> None:
+    """A Secret of the name that it would give to the certificate of a listener, which nodes may even read."""
+    metadata = {"name": f"{TAKEN}-controller-tls", "labels": {FOR_LISTENERS: "true"}}
+    before = tenancy.core.create_namespaced_secret(
+        tenancy.namespace, {"metadata": metadata, "stringData": {"tls.crt": PASSWORD}}
+    )
+    tenancy.create("KafkaController", {"replicas": 1, "listeners": [OWN]}, TAKEN)
+    tenancy.wait(
+        lambda: (
+            "exists and was not made for it"
+            in json.dumps(tenancy.read("KafkaController", TAKEN).get("status") or {})
+        ),
+        "the Secret to be refused",
+        lambda: json.dumps(tenancy.read("KafkaController", TAKEN).get("status")),
+    )
+    after = tenancy.core.read_namespaced_secret(metadata["name"], tenancy.namespace)
+    assert after.metadata.resource_version == before.metadata.resource_version
+    assert f"{TAKEN}-3000" not in tenancy.pods()
+
+
+def test_the_authority_of_a_cluster_is_mounted_by_no_other(tenancy: Tenancy) -> None:
+    first = tenancy.create("KafkaController", {"replicas": 1, "listeners": [OWN]})
+    tenancy.wait(lambda: f"{first}-3000" in tenancy.pods(), "a cluster with certificates of its own")
+    for secret in (f"{first}-ca", f"{first}-controller-tls"):
+        assert tenancy.core.read_namespaced_secret(secret, tenancy.namespace).data
+        listener = {**OWN, "tls": {"secretName": secret}}
+        name = tenancy.create("KafkaController", {"replicas": 1, "listeners": [listener]})
+        tenancy.wait(
+            lambda name=name: (
+                f"no such Secret with the label {FOR_LISTENERS}"
+                in json.dumps(tenancy.read("KafkaController", name).get("status") or {})
+            ),
+            "the Secret to be refused",
+        )
+        assert f"{name}-3000" not in tenancy.pods()
 
 
 def test_the_name_of_a_service_does_not_take_it_over(tenancy: Tenancy) -> None:

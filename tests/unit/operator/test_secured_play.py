@@ -261,3 +261,14 @@ def test_the_protocol_of_running_nodes_is_not_changed(tmp_path: Path) -> None:
     )
     edited = play_session.settle_edited(request.as_arguments(), current, frozenset({0}))
     assert edited.node(3000).listeners[0].protocol == "SSL"
+
+
+@pytest.mark.parametrize("tls", ["tls: {}", "tls: {clientAuth: required}"])
+def test_a_listener_without_a_certificate_is_refused_with_the_way_on(tmp_path: Path, tls: str) -> None:
+    with pytest.raises(ManifestError) as refused:
+        adopted(tmp_path, CONTROLLERS.replace("tls: {secretName: cert}", tls, 1), SECRETS)
+    assert (
+        "KafkaController quorum: spec.listeners[0].tls: the operator issues certificates on Kubernetes only; "
+        in str(refused.value)
+    )
+    assert "name a Secret in tls.secretName, or set protocol to PLAINTEXT" in str(refused.value)

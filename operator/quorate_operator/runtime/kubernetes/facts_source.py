@@ -12,6 +12,7 @@ from quorate_operator.resources.certificates import why_not_issued
 from quorate_operator.resources.exposures import balancer_host, host_address, node_port
 from quorate_operator.resources.facts import BootstrapOf, Facts, Images, ListenerOf
 from quorate_operator.resources.ingress_hosts import stored_hosts
+from quorate_operator.resources.issued_certificates import is_made_for, owners_of_secrets
 from quorate_operator.resources.names import (
     ANNOTATION_HOST_IP,
     ANNOTATION_HOST_IPS,
@@ -109,6 +110,7 @@ class FactsSource:
         namespace, found = self._objects.namespace, self.secrets()
         uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
         issued = {use.name for use in uses if use.is_issued}
+        owners = dict(owners_of_secrets(manifests.resources))
         faulty = {use.name for use in uses if use.fault(found, namespace) is not None}
         now = time.monotonic()
         for name in {use.name for use in uses}:
@@ -120,11 +122,18 @@ class FactsSource:
             self._unlabelled.discard(name)
             # A Secret that cert-manager writes for the listener's own Certificate has no other owner.
             if secret is not None and not (
-                is_labelled(secret, FOR_LISTENERS) or (name in issued and certificate_of(secret) == name)
+                is_made_for(secret, self._objects.cluster, owners[name])
+                if name in owners
+                else is_labelled(secret, FOR_LISTENERS) or (name in issued and certificate_of(secret) == name)
             ):
                 self._unlabelled.add(name)
                 secret = None
             self._secrets[name] = now, None if secret is None else described_secret(secret)
+
+    def forget_secrets(self, names: Iterable[str]) -> None:
+        """Read these Secrets again, which were written."""
+        for name in names:
+            self._secrets.pop(name, None)
 
     async def _read(self, name: str) -> Object | None:
         """Return a Secret; None if it does not exist, or the operator may not read it. Raises ApiError."""

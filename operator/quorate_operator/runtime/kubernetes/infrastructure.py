@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from quorate_admin.security.config import SecurityConfig
 
+from quorate_operator import clock
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.models.status import HistoryStatus, ListenerStatus
@@ -37,6 +38,7 @@ from quorate_operator.planning.rollout import changes
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
+from quorate_operator.resources.ingress_hosts import ingress_hosts
 from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
 from quorate_operator.resources.pod_addresses import listener_port
 from quorate_operator.resources.pods import (
@@ -61,6 +63,7 @@ from quorate_operator.runtime.kubernetes.api import (
 )
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_host_ips
+from quorate_operator.runtime.kubernetes.issued_certificates import IssuedCertificates
 from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, set_racks
 from quorate_operator.runtime.kubernetes.objects import ENDED, ClusterObjects, DryRuns, last_message, phase_of
 from quorate_operator.runtime.kubernetes.observation import (
@@ -118,6 +121,7 @@ class KubernetesInfrastructure:
         self._identity = StoredIdentity(api, self._objects, quorum, store)
         self._names = PublishedNames(self._objects)
         self._facts_source = FactsSource(api, self._objects, operator_namespace)
+        self._issued = IssuedCertificates(api, self._objects)
         self._dry_runs = DryRuns(api, namespace)
         self._volumes = Volumes(self._objects, self._dry_runs)
         self._kubernetes_nodes = KubernetesNodes(api)
@@ -129,6 +133,7 @@ class KubernetesInfrastructure:
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
         await self._facts_source.refresh_secrets(manifests)
         facts = self._facts_source.facts(manifests, self._images, self._identity.formation())
+        facts = replace(facts, unissued=self._issued.unissued)
         self._context = Context(manifests=manifests, facts=facts)
         try:
             completed = complete(self._identity.as_configured(desired), manifests, facts)
@@ -263,11 +268,15 @@ class KubernetesInfrastructure:
     async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
         self._refused = ()
         if desired.lifecycle is not Lifecycle.PAUSED:
+            context = self._required_context()
+            hosts = ingress_hosts(context, desired, observed, clock.now_ms())
+            self._facts_source.forget_secrets(await self._issued.apply(context, desired, hosts))
             self._refused = await apply_supporting_objects(
                 self._objects,
-                self._required_context(),
+                context,
                 desired,
                 observed,
+                trusted=self._issued.trusted,
                 cluster=self._name,
                 pools=self._pools(),
             )

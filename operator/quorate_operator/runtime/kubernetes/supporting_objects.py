@@ -18,6 +18,7 @@ from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.exposures import PURPOSE_EXPOSURE, exposed_bootstraps, exposures
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.ingress_hosts import ingress_hosts
+from quorate_operator.resources.issued_certificates import authority_config_map
 from quorate_operator.resources.names import (
     CONDITION_IN_SYNC,
     LABEL_NODE_ID,
@@ -80,8 +81,11 @@ async def apply_supporting_objects(
     *,
     cluster: str,
     pools: Sequence[str],
+    trusted: str | None = None,
 ) -> tuple[RefusedObject, ...]:
     """Apply missing and changed objects, and delete those that nothing needs any more.
+
+    `trusted` are the certificates of the cluster's own authority, for clients.
 
     Returns the objects that the API server rejects, for instance because of a quota, a policy or a StorageClass. The
     others are applied.
@@ -121,6 +125,8 @@ async def apply_supporting_objects(
     for pool in pools:
         if service := bootstrap_service(context, desired, pool):  # brokers do not need this Service
             await _apply_unless_foreign(objects, service, refused)
+    if trusted is not None:
+        await _apply_unless_foreign(objects, authority_config_map(context, trusted), refused)
     optional = (*certificates(context, desired, hosts), *ingresses(context, desired, hosts))
     for item in optional:
         await _apply_unless_foreign(objects, item, refused)

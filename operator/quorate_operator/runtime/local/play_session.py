@@ -336,6 +336,12 @@ def _load(manifest: str, source: str) -> Manifests:
             f"{source}: {issued[0]}: needs cert-manager on Kubernetes; to play the cluster, name a Secret in "
             "tls.secretName instead"
         )
+    own = [use.where for use in uses if use.is_own]
+    if own:
+        raise ManifestError(
+            f"{source}: {own[0]}: the operator issues certificates on Kubernetes only; to play the cluster, name a "
+            "Secret in tls.secretName, or set protocol to PLAINTEXT"
+        )
     faults = [fault for use in uses if (fault := use.fault(manifests.secrets, source)) is not None]
     if faults:
         raise ManifestError("\n".join(f"{source}: {fault}" for fault in faults))

@@ -121,9 +121,9 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
             "spec.nodes: 3001: advertisedHosts: CONTROLLER: 'A' is the host of 3000 already; a host names one node",
         ),
         (
-            "listeners: [{name: C, protocol: SSL}]",
+            "listeners: [{name: C, tls: {}}]",
             None,
-            "spec.listeners[0].tls: is needed with protocol SSL or SASL_SSL, and allowed with no other",
+            "spec.listeners[0].tls: is allowed with protocol SSL and SASL_SSL only; protocol is PLAINTEXT",
         ),
         (
             "",
@@ -137,13 +137,8 @@ def test_a_pool_uses_the_first_ids_that_are_not_to_leave(spec: str, ids: tuple[i
         ),
         (
             "",
-            "listeners: [{name: A, protocol: SSL}]",
-            "spec.listeners[0].tls: is needed with protocol SSL or SASL_SSL, and allowed",
-        ),
-        (
-            "",
             "listeners: [{name: A, tls: {secretName: s}}]",
-            "and allowed with no other; protocol is PLAINTEXT",
+            "spec.listeners[0].tls: is allowed with protocol SSL and SASL_SSL only; protocol is PLAINTEXT",
         ),
         (
             "",

@@ -58,13 +58,13 @@ def load(*parts: str) -> Manifests:
         *(
             ((f"protocol: SSL, tls: {{{tls}}}",), f"spec.listeners[0].tls.{expected}")
             for tls, expected in (
-                ("clientAuth: none", "secretName: this or issuerRef is needed, and only one of them"),
                 (
                     "secretName: c, issuerRef: {name: ca}",
-                    "secretName: this or issuerRef is needed, and only one",
+                    "secretName: this or issuerRef may be set, and only one",
                 ),
-                ("secretName: c, duration: 90d", "duration: is allowed with issuerRef only"),
-                ("secretName: c, renewBefore: 1d", "renewBefore: is allowed with issuerRef only"),
+                ("secretName: c, duration: 90d", "duration: is not allowed with secretName"),
+                ("secretName: c, renewBefore: 1d", "renewBefore: is not allowed with secretName"),
+                ("duration: 59m", "duration: '59m': must be 1h or more"),
                 ("issuerRef: {name: ca}, duration: 59m", "duration: '59m': must be 1h or more"),
                 ("issuerRef: {name: ca}, renewBefore: 4m", "renewBefore: '4m': must be 5m or more"),
                 (
@@ -87,6 +87,13 @@ def load(*parts: str) -> Manifests:
             ),
             (
                 "KafkaBroker brokers: spec.listeners[2].tls.issuerRef: its Certificate brokers-a-b-tls would be "
+                "that of KafkaBroker brokers: spec.listeners[0], too; rename the listener"
+            ),
+        ),
+        (
+            (SASL, "", "listeners: [{name: A_B, protocol: SSL}, {name: A__B}, {name: A_B_, protocol: SSL}]"),
+            (
+                "KafkaBroker brokers: spec.listeners[2].tls: its Secret brokers-a-b-tls would be "
                 "that of KafkaBroker brokers: spec.listeners[0], too; rename the listener"
             ),
         ),
@@ -371,3 +378,17 @@ def test_two_secrets_of_a_name_contradict_each_other() -> None:
         load(SASL, "", "", secret("s", a="x") * 2)
     both = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: eA==, b: eA==}\nstringData: {b: y}\n"
     assert load(SASL, "", "", both).secrets["s"].values == {"a": "x", "b": "y"}
+
+
+@pytest.mark.parametrize("tls", ["", ", tls: {}", ", tls: {clientAuth: required, duration: 48h}"])
+def test_a_listener_without_a_source_of_its_certificate_gets_one_of_the_cluster(tls: str) -> None:
+    manifests = load(f"protocol: SSL{tls}", "", f"listeners: [{{name: OUT, protocol: SSL{tls}}}]")
+    uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
+    assert [(use.where, use.name, use.is_own) for use in uses] == [
+        ("KafkaController quorum: spec.listeners[0].tls", "quorum-controller-tls", True),
+        ("KafkaBroker brokers: spec.listeners[0].tls", "brokers-out-tls", True),
+    ]
+    issued = load("protocol: SSL, tls: {issuerRef: {name: ca}}")
+    given = load("protocol: SSL, tls: {secretName: c}")
+    assert not any(use.is_own for use in secret_uses(issued.controllers, ()))
+    assert not any(use.is_own for use in secret_uses(given.controllers, ()))

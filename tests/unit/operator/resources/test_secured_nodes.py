@@ -8,7 +8,7 @@ import pytest
 from kit.desired_cluster import Cluster, Make
 from quorate_controller.config import ConfigError, load_config
 from quorate_operator.models.secrets import Secret
-from quorate_operator.resources.configs import config_map
+from quorate_operator.resources.configs import config_map, secured_properties
 from quorate_operator.resources.pods import node_pod
 from quorate_protocol.properties import parse_properties
 
@@ -130,3 +130,16 @@ def test_a_controller_reads_the_files_that_are_mounted(secured: Cluster, tmp_pat
     (tmp_path / "login" / "next").unlink()
     with pytest.raises(ConfigError, match="login/next: No such file or directory"):
         load_config(file)
+
+
+@pytest.mark.parametrize(
+    ("tls", "expected"),
+    [("secretName: c", None), ("issuerRef: {name: ca}", "true"), ("duration: 48h", "true")],
+)
+def test_a_certificate_that_is_issued_may_lose_a_withdrawn_host(
+    make: Make, tls: str, expected: str | None
+) -> None:
+    """Otherwise controllers would keep the former certificate until it expires."""
+    cluster = make(f"listeners: [{{name: CONTROLLER, protocol: SSL, tls: {{{tls}}}}}]")
+    properties = secured_properties(cluster.context, cluster.node(3000))
+    assert properties.get("listener.name.controller.ssl.allow.san.changes") == expected
