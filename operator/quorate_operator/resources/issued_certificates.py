@@ -70,7 +70,7 @@ def _validity(tls: Tls) -> Validity:
 
 
 def _clients(pool: KafkaController | KafkaBroker, place: int) -> frozenset[Role]:
-    """Return which nodes connect to a listener of others: to their first listener brokers do, and nobody else."""
+    """Return which nodes connect to a listener of other nodes: all to that of controllers, brokers to their first."""
     if isinstance(pool, KafkaController):
         return frozenset(Role)
     return frozenset({Role.BROKER} if place == 0 else ())

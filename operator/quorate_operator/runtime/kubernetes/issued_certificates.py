@@ -56,7 +56,7 @@ class _Found:
 
 
 class IssuedCertificates:
-    """The certificates of one cluster. `unissued`: why there are none, by the name of the Secret."""
+    """The certificates of one cluster. `unissued`: why one is missing, by the name of the Secret."""
 
     def __init__(self, api: KubernetesApi, objects: ClusterObjects) -> None:
         self._api = api
