@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit.cluster import Cluster, manifests
+from kit.cluster import UNHURRIED, Cluster, manifests
 from kit.java.cluster import PLAIN
 from kit.java.tls import Certificates, signed
 from kit.rotation import (
@@ -39,7 +39,7 @@ def stores() -> dict[int, NodeStores]:
 @pytest.fixture
 def cluster(tmp_path: Path, certificates: Certificates, stores: dict[int, NodeStores]) -> Iterator[Cluster]:
     """Three controllers that check each other's certificates and log in with PLAIN."""
-    made = Cluster.settle(tmp_path / "cluster", None, manifests(brokers=0))
+    made = Cluster.settle(tmp_path / "cluster", None, manifests(brokers=0, config=UNHURRIED))
     listener = "listener.name.controller"
     both = tmp_path / "both.pem"
     both.write_text(certificates.authority.read_text() + certificates.other_authority.read_text())

@@ -57,6 +57,9 @@ SMALL_FILES = {"log.index.size.max.bytes": 16_384}
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 # JVMs that live for a test: no second compiler, and little memory for each.
 HEAP = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+UNHURRIED = {"controller.quorum.fetch.timeout.ms": 10_000}
+"""For tests that may lose no leader: a node that a busy machine stops for seconds is no reason for an election.
+Followers that can't reach their leader still elect another one."""
 
 _Result = TypeVar("_Result")
 
