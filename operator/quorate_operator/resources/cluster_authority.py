@@ -36,7 +36,7 @@ _OTHER_CERTIFICATE, _OTHER_KEY = "other.crt", "other.key"
 _EARLIER = "earlier.crt"
 _STAGE = "stage"
 _TRUSTED, _SHOWN = "trusts", "shows"
-_WAY_OUT = "set spec.state of the KafkaController to Hibernated, and to Running when its pods have stopped"
+WAY_OUT = "set spec.state of the KafkaController to Hibernated, and to Running when its pods have stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ def _founded(
         earlier = sorted({*certificates_in(bundles)} - {signing[0]})
         return successor(cluster, signing[0], earlier, now)
     if any(node.trusted for node in nodes):
-        return f"the Secrets of the authority and of the listeners are gone while nodes use them: {_WAY_OUT}"
+        return f"the Secrets of the authority and of the listeners are gone while nodes use them: {WAY_OUT}"
     return new_authorities(cluster, now)
 
 
@@ -194,7 +194,7 @@ def _issued(
     )
     if reason is None or not known.can_sign:
         if pair is None:
-            return f"the Secret of the authority was deleted, and not all nodes trust the new one yet; or {_WAY_OUT}"
+            return f"the Secret of the authority was deleted, and not all nodes trust the new one yet; or {WAY_OUT}"
         assert stored is not None
         if stored.values.get(TLS_AUTHORITIES) == known.trusted:
             return None
@@ -205,7 +205,7 @@ def _issued(
         if node.role in request.clients and known.signing.fingerprint not in node.trusted
     ]
     if distrusting:
-        return f"{', '.join(distrusting)} would not trust it: {_WAY_OUT}"
+        return f"{', '.join(distrusting)} would not trust it: {WAY_OUT}"
     try:
         made = issue(known, request.names, now, request.validity.duration)
     except ValueError as error:

@@ -46,8 +46,8 @@ def certificate_requests(
             secret=listener.tls.secret,
             pool=pool.metadata.name,
             names=_names(pool, listener_hosts(context, desired, pool, listener, hosts or {})),
-            validity=_validity(listener.tls),
-            clients=_clients(pool, place),
+            validity=validity_of(listener.tls),
+            clients=clients_of(pool, place),
         )
         for pool in context.manifests.resources
         for place, listener in enumerate(pool.spec.listeners)
@@ -61,15 +61,16 @@ def _names(pool: KafkaController | KafkaBroker, hosts: tuple[Sequence[str], Sequ
     return Names(common_name=pool.metadata.name, hosts=(*names, *addresses))
 
 
-def _validity(tls: Tls) -> Validity:
+def validity_of(tls: Tls, default: timedelta = CERTIFICATE_VALIDITY) -> Validity:
+    """Return how long certificates of a listener are valid."""
     duration, renew_before = (
         None if text is None else timedelta(milliseconds=duration_ms(text))
         for text in (tls.duration, tls.renew_before)
     )
-    return Validity(duration=duration or CERTIFICATE_VALIDITY, renew_before=renew_before)
+    return Validity(duration=duration or default, renew_before=renew_before)
 
 
-def _clients(pool: KafkaController | KafkaBroker, place: int) -> frozenset[Role]:
+def clients_of(pool: KafkaController | KafkaBroker, place: int) -> frozenset[Role]:
     """Return which nodes connect to a listener of other nodes: all to that of controllers, brokers to their first."""
     if isinstance(pool, KafkaController):
         return frozenset(Role)

@@ -1,5 +1,6 @@
 """A played cluster with secured listeners: files of Secrets and of clients, what formats with users, tools."""
 
+import json
 import shlex
 import stat
 import subprocess
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from quorate_operator.models.manifests import ManifestError
 from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
 from quorate_operator.planning.rollout import changes
@@ -263,12 +265,105 @@ def test_the_protocol_of_running_nodes_is_not_changed(tmp_path: Path) -> None:
     assert edited.node(3000).listeners[0].protocol == "SSL"
 
 
-@pytest.mark.parametrize("tls", ["tls: {}", "tls: {clientAuth: required}"])
-def test_a_listener_without_a_certificate_is_refused_with_the_way_on(tmp_path: Path, tls: str) -> None:
-    with pytest.raises(ManifestError) as refused:
-        adopted(tmp_path, CONTROLLERS.replace("tls: {secretName: cert}", tls, 1), SECRETS)
-    assert (
-        "KafkaController quorum: spec.listeners[0].tls: the operator issues certificates on Kubernetes only; "
-        in str(refused.value)
+OWN = CONTROLLERS.replace("tls: {secretName: cert}", "tls: {clientAuth: requested}")
+"""No listener names a certificate."""
+OWN_SECRETS = ("quorum-controller-tls", "brokers-clients-tls")
+
+
+def files_of(directory: Path) -> dict[str, str]:
+    """The files of issued certificates and of their authority."""
+    found = {str(file.relative_to(directory)): file for file in directory.rglob("*") if file.is_file()}
+    return {
+        name: file.read_text()
+        for name, file in found.items()
+        if name == "authority.json" or name.startswith(tuple(f"secrets/{secret}/" for secret in OWN_SECRETS))
+    }
+
+
+def test_listeners_without_a_certificate_get_one_of_an_authority_that_stays(tmp_path: Path) -> None:
+    layout = adopted(tmp_path, OWN, SECRETS)
+    path = layout.directory.path
+    files = files_of(path)
+    assert set(files) == {
+        "authority.json",
+        *(f"secrets/{secret}/{key}" for secret in OWN_SECRETS for key in ("tls.crt", "tls.key", "ca.crt")),
+    }
+    assert {stat.S_IMODE((path / name).stat().st_mode) for name in files} == {0o600}
+    for secret in OWN_SECRETS:
+        certificate = x509.load_pem_x509_certificate(files[f"secrets/{secret}/tls.crt"].encode())
+        authority = x509.load_pem_x509_certificate(files[f"secrets/{secret}/ca.crt"].encode())
+        certificate.verify_directly_issued_by(authority)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert [str(name.value) for name in names] == ["localhost", "127.0.0.1"]
+        assert certificate.not_valid_after_utc == authority.not_valid_after_utc
+    layout.write_config(layout.node(0))
+    text = layout.config_file(layout.node(0)).read_text()
+    assert f"${{directory:{path}/secrets/brokers-clients-tls:tls.key}}" in text
+    key = json.loads(files["authority.json"])["ca.key"]
+    assert not [file for file in path.rglob("*") if file.is_file() and key in file.read_text()]
+
+    adopted(tmp_path, OWN, SECRETS)
+    assert files_of(path) == files
+    recalled = play_session.recall(layout.directory)
+    assert recalled.manifests.secrets.keys() == {"cert", "login", "users", *OWN_SECRETS}
+    assert recalled.desired == layout.desired
+
+
+def test_a_host_that_is_advertised_from_now_on_gets_into_the_certificate(tmp_path: Path) -> None:
+    path = adopted(tmp_path, OWN, SECRETS).directory.path
+    before = files_of(path)
+    advertising = OWN.replace("- name: CLIENTS\n", "- name: CLIENTS\n      advertisedHost: b.localhost\n")
+    adopted(tmp_path, advertising, SECRETS)
+    after = files_of(path)
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"secrets/brokers-clients-tls/tls.crt", "secrets/brokers-clients-tls/tls.key"}
+    certificate = x509.load_pem_x509_certificate(after["secrets/brokers-clients-tls/tls.crt"].encode())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "b.localhost"]
+
+
+def test_nodes_that_run_with_given_certificates_get_none_that_they_would_not_trust(tmp_path: Path) -> None:
+    layout = adopted(tmp_path, CONTROLLERS, SECRETS)
+    request = Request(
+        manifest=f"{OWN}---\n{SECRETS}",
+        source="edited.yaml",
+        directory=layout.directory,
+        kafka=layout.kafka,
+        notes=(),
     )
-    assert "name a Secret in tls.secretName, or set protocol to PLAINTEXT" in str(refused.value)
+    running = (3000, 3001, 0)
+    with pytest.raises(
+        PlayError, match=r"spec\.listeners\[0\]\.tls: .* would not trust it: run `quorate play stop`"
+    ):
+        play_session.settle(request, layout.identity, running)
+    assert files_of(layout.directory.path) == {}
+    stopped = play_session.settle(request, layout.identity)
+    assert stopped.manifests.secrets.keys() >= set(OWN_SECRETS)
+
+
+def test_a_secret_that_would_be_overwritten_is_refused(tmp_path: Path) -> None:
+    theirs = SECRETS.replace("{name: cert}", "{name: brokers-clients-tls}")
+    with pytest.raises(
+        ManifestError, match="the Secret brokers-clients-tls would be written for it; name it in"
+    ):
+        adopted(tmp_path, OWN, theirs)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"ca.crt": 1}', '{"ca.crt": "x", "ca.key": "y", "stage": "z"}']
+)
+def test_an_authority_that_cannot_be_read_is_not_replaced(tmp_path: Path, content: str) -> None:
+    directory = adopted(tmp_path, OWN, SECRETS).directory
+    directory.authority.write_text(content)
+    with pytest.raises(PlayError, match="can't be read"):
+        adopted(tmp_path, OWN, SECRETS)
+    assert directory.authority.read_text() == content
+
+
+def test_a_cluster_whose_certificates_are_gone_is_not_recalled(tmp_path: Path) -> None:
+    directory = adopted(tmp_path, OWN, SECRETS).directory
+    (directory.secrets / "brokers-clients-tls" / "tls.key").unlink()
+    with pytest.raises(ManifestError, match=r"'brokers-clients-tls': the Secret has no tls\.key"):
+        play_session.recall(directory)
+    adopted(tmp_path, OWN, SECRETS)
+    assert play_session.recall(directory)

@@ -75,6 +75,11 @@ class PlayDirectory:
         return self.path / "secrets"
 
     @property
+    def authority(self) -> Path:
+        """The cluster's own authority with its key, if a listener needs it; no node reads it."""
+        return self.path / "authority.json"
+
+    @property
     def clients(self) -> Path:
         """Configurations of clients, where listeners are secured: a file for each user."""
         return self.path / "clients"

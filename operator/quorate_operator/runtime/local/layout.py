@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from quorate_protocol.properties import parse_properties
@@ -15,6 +15,7 @@ from quorate_operator.planning.steps import StepError
 from quorate_operator.properties import LOG4J2, initial_controllers, render_properties
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
+from quorate_operator.runtime.local.own_certificates import OwnCertificates, write_certificates
 from quorate_operator.runtime.local.server_properties import (
     COMMENT,
     broker_properties,
@@ -43,6 +44,8 @@ class Layout:
     identity: ClusterIdentity
     kafka: Mapping[str, Kafka]
     """The Kafka that was found on this machine, by the version in the manifest."""
+    own_certificates: OwnCertificates = field(default_factory=OwnCertificates, kw_only=True)
+    """What was issued for listeners that name no Secret; their Secrets are among those of the manifests, too."""
 
     def node(self, node_id: int) -> DesiredNode:
         return next(node for node in self.desired.nodes if node.node_id == node_id)
@@ -92,6 +95,7 @@ class Layout:
     def write_secrets(self) -> None:
         """Write the Secrets that the manifest names as nodes read them. Raises PlayError."""
         manifests = self.manifests
+        write_certificates(self.own_certificates, self.directory)
         for name in {use.name for use in secret_uses(manifests.controllers, manifests.brokers)}:
             for key, value in manifests.secrets[name].values.items():
                 self.directory.write(self.directory.secrets / name / key, value)

@@ -54,7 +54,7 @@ def _completed(
     own = identity.nodes[node.node_id].own_addresses
     advertised = {}
     for listener in node.listeners:
-        advertised[listener.name] = _advertised(node, listener.name, pool, cluster, own[listener.name])
+        advertised[listener.name] = advertised_address(node, listener.name, pool, cluster, own[listener.name])
     interim = {name: own[name] for name, address in advertised.items() if address != own[name]}
     controllers = manifests.controllers.spec.listeners[0]
     secured = node_properties(node, controllers, SecretFiles(root="", secrets=manifests.secrets))
@@ -77,9 +77,10 @@ def _completed(
     )
 
 
-def _advertised(
+def advertised_address(
     node: DesiredNode, name: str, pool: KafkaController | KafkaBroker, cluster: str, own: Address
 ) -> Address:
+    """Return what a listener advertises where it listens at `own`. Raises PlayError."""
     listener = next(listener for listener in node.listeners if listener.name == name)
     template = pool.spec.host_template(node.node_id, name)
     advertised_port = listener.advertised_port if isinstance(listener, BrokerListener) else None

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import signal
 import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from quorate_protocol.printable import PrintableFormatter
 
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
-from quorate_operator.models.secrets import secret_uses
+from quorate_operator.models.secrets import SecretUse, secret_uses
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role
 from quorate_operator.planning.desired import desired_cluster
 from quorate_operator.runtime.composite import ClusterRuntime
@@ -38,6 +39,11 @@ from quorate_operator.runtime.local.identity import (
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import QUORATE, Layout
 from quorate_operator.runtime.local.machine_addresses import complete
+from quorate_operator.runtime.local.own_certificates import (
+    check_names,
+    issue_certificates,
+    stored_certificates,
+)
 from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka
 from quorate_operator.runtime.local.supervisor import Snapshot, Supervisor
 
@@ -148,7 +154,10 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
     if kept is not None:
         _check_left_out(manifests, desired, kept, directory)
     identity = settle_identity(directory, desired, request.kafka, kept=kept, running=running)
-    return Layout(directory, manifests, complete(manifests, desired, identity), identity, request.kafka)
+    own = issue_certificates(manifests, desired, identity, directory, running=running, now=datetime.now(UTC))
+    manifests = own.added_to(manifests)
+    desired = complete(manifests, desired, identity)
+    return Layout(directory, manifests, desired, identity, request.kafka, own_certificates=own)
 
 
 def adopt(request: Request, layout: Layout) -> None:
@@ -194,7 +203,13 @@ def recall(directory: PlayDirectory, kafka: Mapping[str, Kafka] = MappingProxyTy
         raise PlayError(f"{directory.manifest} can't be read: {error.strerror}") from error
     manifests = _load(manifest, str(directory.manifest))
     desired = _playable(desired_cluster(manifests), identity.kafka_versions)
-    return Layout(directory, manifests, complete(manifests, desired, identity), identity, kafka)
+    own = stored_certificates(manifests, directory)
+    manifests = own.added_to(manifests)
+    uses = secret_uses(manifests.controllers, manifests.brokers)
+    _check_secrets(manifests, str(directory.secrets), (use for use in uses if use.is_own))
+    return Layout(
+        directory, manifests, complete(manifests, desired, identity), identity, kafka, own_certificates=own
+    )
 
 
 def recall_to_run(directory: PlayDirectory, environment: Mapping[str, str]) -> Layout:
@@ -327,7 +342,7 @@ def node_id_of(layout: Layout, name: str) -> int:
 
 
 def _load(manifest: str, source: str) -> Manifests:
-    """Return manifests with each Secret that they name. Raises ManifestError."""
+    """Return manifests with each Secret that they name, and not those that play writes. Raises ManifestError."""
     manifests = load_manifests(manifest, source)
     uses = tuple(secret_uses(manifests.controllers, manifests.brokers))
     issued = [use.where for use in uses if use.is_issued]
@@ -336,16 +351,16 @@ def _load(manifest: str, source: str) -> Manifests:
             f"{source}: {issued[0]}: needs cert-manager on Kubernetes; to play the cluster, name a Secret in "
             "tls.secretName instead"
         )
-    own = [use.where for use in uses if use.is_own]
-    if own:
-        raise ManifestError(
-            f"{source}: {own[0]}: the operator issues certificates on Kubernetes only; to play the cluster, name a "
-            "Secret in tls.secretName, or set protocol to PLAINTEXT"
-        )
-    faults = [fault for use in uses if (fault := use.fault(manifests.secrets, source)) is not None]
-    if faults:
-        raise ManifestError("\n".join(f"{source}: {fault}" for fault in faults))
+    check_names(manifests, source)
+    _check_secrets(manifests, source, (use for use in uses if not use.is_own))
     return manifests
+
+
+def _check_secrets(manifests: Manifests, place: str, uses: Iterable[SecretUse]) -> None:
+    """Refuse Secrets that are missing, or have not what nodes need. Raises ManifestError."""
+    faults = [fault for use in uses if (fault := use.fault(manifests.secrets, place)) is not None]
+    if faults:
+        raise ManifestError("\n".join(f"{place}: {fault}" for fault in faults))
 
 
 def _versions_kept(directory: PlayDirectory) -> set[str]:
