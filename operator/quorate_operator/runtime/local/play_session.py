@@ -40,8 +40,9 @@ from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import QUORATE, Layout
 from quorate_operator.runtime.local.machine_addresses import complete
 from quorate_operator.runtime.local.own_certificates import (
+    OwnCertificates,
     check_names,
-    issue_certificates,
+    own_uses,
     stored_certificates,
 )
 from quorate_operator.runtime.local.stock_kafka import Kafka, Progress, find_kafka
@@ -154,10 +155,34 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
     if kept is not None:
         _check_left_out(manifests, desired, kept, directory)
     identity = settle_identity(directory, desired, request.kafka, kept=kept, running=running)
-    own = issue_certificates(manifests, desired, identity, directory, running=running, now=datetime.now(UTC))
+    own = _issued(manifests, desired, identity, directory, running)
     manifests = own.added_to(manifests)
     desired = complete(manifests, desired, identity)
     return Layout(directory, manifests, desired, identity, request.kafka, own_certificates=own)
+
+
+def _issued(
+    manifests: Manifests,
+    desired: DesiredCluster,
+    identity: ClusterIdentity,
+    directory: PlayDirectory,
+    running: Collection[int],
+) -> OwnCertificates:
+    """Return the certificates of listeners that name none. Raises PlayError."""
+    where = next(iter(own_uses(manifests).values()), None)
+    if where is None:
+        return OwnCertificates()
+    try:
+        from quorate_operator.runtime.local.certificate_issuance import (  # noqa: PLC0415 - others do without it
+            issue_certificates,
+        )
+    except ModuleNotFoundError as error:
+        raise PlayError(
+            f"{where}: to issue a certificate, the package {error.name} is needed: pip install 'quorate[tls]'; or "
+            "name a Secret in tls.secretName"
+        ) from error
+    now = datetime.now(UTC)
+    return issue_certificates(manifests, desired, identity, directory, running=running, now=now)
 
 
 def adopt(request: Request, layout: Layout) -> None:
