@@ -276,6 +276,7 @@ class KubernetesInfrastructure:
                 context,
                 desired,
                 observed,
+                hosts=hosts,
                 trusted=self._issued.trusted,
                 cluster=self._name,
                 pools=self._pools(),

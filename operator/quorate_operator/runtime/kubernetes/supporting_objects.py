@@ -16,8 +16,7 @@ from quorate_operator.planning.restart_obstacles import spare_brokers
 from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.exposures import PURPOSE_EXPOSURE, exposed_bootstraps, exposures
-from quorate_operator.resources.facts import Context
-from quorate_operator.resources.ingress_hosts import ingress_hosts
+from quorate_operator.resources.facts import Context, IngressHosts
 from quorate_operator.resources.issued_certificates import authority_config_map
 from quorate_operator.resources.names import (
     CONDITION_IN_SYNC,
@@ -79,13 +78,15 @@ async def apply_supporting_objects(
     desired: DesiredCluster,
     observed: ObservedCluster,
     *,
+    hosts: IngressHosts,
     cluster: str,
     pools: Sequence[str],
     trusted: str | None = None,
 ) -> tuple[RefusedObject, ...]:
     """Apply missing and changed objects, and delete those that nothing needs any more.
 
-    `trusted` are the certificates of the cluster's own authority, for clients.
+    `hosts` lead to brokers through Ingresses. `trusted` are the certificates of the cluster's own authority, for
+    clients.
 
     Returns the objects that the API server rejects, for instance because of a quota, a policy or a StorageClass. The
     others are applied.
@@ -116,7 +117,6 @@ async def apply_supporting_objects(
     if spec.network_policy.enabled:
         wanted.append(controllers_policy(context, desired))
     wanted += [headless_service(context, desired, pool, Role.BROKER) for pool in pools]
-    hosts = ingress_hosts(context, desired, observed, clock.now_ms())
     for node in desired.nodes:
         wanted += exposures(context, node, hosts)
     wanted += exposed_bootstraps(context, desired)

@@ -5,6 +5,8 @@ from typing import Any, cast
 import pytest
 from kit.desired_cluster import Make
 from kit.scenarios import healthy
+from quorate_operator import clock
+from quorate_operator.resources.ingress_hosts import ingress_hosts
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
@@ -47,11 +49,13 @@ async def _apply(
 ) -> tuple[RefusedObject, ...]:
     cluster = make(controllers, f"{listeners}, {brokers}")
     objects = ClusterObjects(cast("Any", api), cache or ObjectCache(), namespace="kafka", cluster="quorum")
+    observed = healthy(3, brokers=3).observed
     return await apply_supporting_objects(
         objects,
         cluster.context,
         cluster.desired,
-        healthy(3, brokers=3).observed,
+        observed,
+        hosts=ingress_hosts(cluster.context, cluster.desired, observed, clock.now_ms()),
         cluster="quorum",
         pools=["brokers"],
     )
