@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from datetime import UTC, datetime
 
+from quorate_operator import clock
 from quorate_operator.runtime.kubernetes.api import EVENT, ApiError, KubernetesApi, Object
 from quorate_operator.web.snapshots import ClusterEvent, ClusterKey, SnapshotRegistry
 
@@ -44,9 +45,8 @@ class EventRecorder:
         while len(self._recorded) > RECORDED_MAX:
             self._recorded.popitem(last=False)
         if cluster is not None:
-            at_ms = time.time_ns() // 1_000_000
-            text = f"{reason}: {note}"
-            self._snapshots.add_event(cluster, ClusterEvent(at_ms=at_ms, text=text, is_warning=is_warning))
+            event = ClusterEvent(at_ms=clock.now_ms(), text=f"{reason}: {note}", is_warning=is_warning)
+            self._snapshots.add_event(cluster, event)
         namespace, name = about["metadata"]["namespace"], about["metadata"]["name"]
         if self._api.is_terminating(namespace):
             return
