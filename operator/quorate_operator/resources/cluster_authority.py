@@ -36,6 +36,8 @@ _OTHER_CERTIFICATE, _OTHER_KEY = "other.crt", "other.key"
 _EARLIER = "earlier.crt"
 _STAGE = "stage"
 _TRUSTED, _SHOWN = "trusts", "shows"
+ROUNDS_MAX = 5
+"""How often to decide at once: an authority has at most three stages to go through, and certificates follow."""
 WAY_OUT = "set spec.state of the KafkaController to Hibernated, and to Running when its pods have stopped"
 
 
@@ -98,13 +100,14 @@ def decide(
     secrets: Mapping[str, StoredSecret],
     nodes: Sequence[Carried],
     now: datetime,
+    way_out: str = WAY_OUT,
 ) -> Decision:
     """Return what is to be written now. `authority` is the Secret of the authority, `secrets` are those of listeners.
 
-    `nodes` are the running nodes that use these Secrets, or are to use them.
+    `nodes` are the running nodes that use these Secrets, or are to use them. `way_out` is how a user stops them all.
     """
     if authority is None:
-        founded = _founded(cluster, requests, secrets, nodes, now)
+        founded = _founded(cluster, requests, secrets, nodes, now, way_out=way_out)
         return Decision(authorities=founded) if isinstance(founded, Authorities) else _none(requests, founded)
     if not authority.is_own:
         return _none(
@@ -129,7 +132,7 @@ def decide(
     issued: list[Issued] = []
     unissued: dict[str, str] = {}
     for request in requests:
-        found = _issued(known, request, secrets.get(request.secret), nodes, now)
+        found = _issued(known, request, secrets.get(request.secret), nodes, now, way_out=way_out)
         if isinstance(found, Issued):
             issued.append(found)
         elif found is not None:
@@ -147,6 +150,8 @@ def _founded(
     secrets: Mapping[str, StoredSecret],
     nodes: Sequence[Carried],
     now: datetime,
+    *,
+    way_out: str,
 ) -> Authorities | str:
     """Return the authority of a cluster that has none, or why it can not have one.
 
@@ -160,7 +165,7 @@ def _founded(
         earlier = sorted({*certificates_in(bundles)} - {signing[0]})
         return successor(cluster, signing[0], earlier, now)
     if any(node.trusted for node in nodes):
-        return f"the Secrets of the authority and of the listeners are gone while nodes use them: {WAY_OUT}"
+        return f"the Secrets of the authority and of the listeners are gone while nodes use them: {way_out}"
     return new_authorities(cluster, now)
 
 
@@ -182,8 +187,10 @@ def _issued(
     stored: StoredSecret | None,
     nodes: Sequence[Carried],
     now: datetime,
+    *,
+    way_out: str,
 ) -> Issued | str | None:
-    """Return the new content of a Secret, why it can not be written, or None if it is as it should be."""
+    """Return the new content of a Secret, why it can not be written, or None if it needs no other."""
     if stored is not None and not stored.is_own:
         return f"the Secret {request.secret} exists and was not made for it: delete it, or name it in tls.secretName"
     pair = None if stored is None else _pair_of(stored.values)
@@ -194,7 +201,7 @@ def _issued(
     )
     if reason is None or not known.can_sign:
         if pair is None:
-            return f"the Secret of the authority was deleted, and not all nodes trust the new one yet; or {WAY_OUT}"
+            return f"the Secret of the authority was deleted, and not all nodes trust the new one yet; or {way_out}"
         assert stored is not None
         if stored.values.get(TLS_AUTHORITIES) == known.trusted:
             return None
@@ -205,7 +212,7 @@ def _issued(
         if node.role in request.clients and known.signing.fingerprint not in node.trusted
     ]
     if distrusting:
-        return f"{', '.join(distrusting)} would not trust it: {WAY_OUT}"
+        return f"{', '.join(distrusting)} would not trust it: {way_out}"
     try:
         made = issue(known, request.names, now, request.validity.duration)
     except ValueError as error:

@@ -1,13 +1,14 @@
 """Listeners whose certificates the cluster's own authority issues, and the objects that have these. Pure."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 from quorate_operator.models.base import duration_ms
+from quorate_operator.models.listeners import Listener
 from quorate_operator.models.object_names import authority_certificate_name, authority_name
-from quorate_operator.models.secrets import secret_uses
 from quorate_operator.models.security import TLS_AUTHORITIES, Tls
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
@@ -35,34 +36,46 @@ from quorate_operator.resources.names import (
 from quorate_operator.resources.secrets import secret_names
 
 PURPOSE_AUTHORITY = "authority"
+Pool = KafkaController | KafkaBroker
 
 
 def certificate_requests(
     context: Context, desired: DesiredCluster, hosts: IngressHosts | None = None
 ) -> tuple[CertificateRequest, ...]:
-    """Return the certificate of each listener that names no Secret and no issuer, as it should be."""
+    """Return the certificates that the cluster's authority has to issue on Kubernetes."""
+
+    def hosts_of(pool: Pool, listener: Listener) -> Iterable[str]:
+        return chain(*listener_hosts(context, desired, pool, listener, hosts or {}))
+
+    return requests_of(context.manifests.resources, hosts_of)
+
+
+def requests_of(
+    pools: Iterable[Pool],
+    hosts_of: Callable[[Pool, Listener], Iterable[str]],
+    validity: timedelta = CERTIFICATE_VALIDITY,
+) -> tuple[CertificateRequest, ...]:
+    """Return the certificates that the cluster's authority has to issue for the listeners of pools.
+
+    `hosts_of` are the hosts by which a listener is reached. Without a duration in the manifest, `validity` is that of
+    its certificate.
+    """
     return tuple(
         CertificateRequest(
-            secret=listener.tls.secret,
+            secret=tls.secret,
             pool=pool.metadata.name,
-            names=_names(pool, listener_hosts(context, desired, pool, listener, hosts or {})),
-            validity=validity_of(listener.tls),
-            clients=clients_of(pool, place),
+            # The common name is the principal of nodes that show the certificate, as with cert-manager.
+            names=Names(common_name=pool.metadata.name, hosts=tuple(hosts_of(pool, listener))),
+            validity=_validity_of(tls, validity),
+            clients=_clients_of(pool, place),
         )
-        for pool in context.manifests.resources
+        for pool in pools
         for place, listener in enumerate(pool.spec.listeners)
-        if listener.tls is not None and listener.tls.is_own
+        if (tls := listener.tls) is not None and tls.is_own
     )
 
 
-def _names(pool: KafkaController | KafkaBroker, hosts: tuple[Sequence[str], Sequence[str]]) -> Names:
-    names, addresses = hosts
-    # The common name is the principal of nodes that show the certificate, as with cert-manager.
-    return Names(common_name=pool.metadata.name, hosts=(*names, *addresses))
-
-
-def validity_of(tls: Tls, default: timedelta = CERTIFICATE_VALIDITY) -> Validity:
-    """Return how long certificates of a listener are valid."""
+def _validity_of(tls: Tls, default: timedelta) -> Validity:
     duration, renew_before = (
         None if text is None else timedelta(milliseconds=duration_ms(text))
         for text in (tls.duration, tls.renew_before)
@@ -70,7 +83,7 @@ def validity_of(tls: Tls, default: timedelta = CERTIFICATE_VALIDITY) -> Validity
     return Validity(duration=duration or default, renew_before=renew_before)
 
 
-def clients_of(pool: KafkaController | KafkaBroker, place: int) -> frozenset[Role]:
+def _clients_of(pool: Pool, place: int) -> frozenset[Role]:
     """Return which nodes connect to a listener of other nodes: all to that of controllers, brokers to their first."""
     if isinstance(pool, KafkaController):
         return frozenset(Role)
@@ -86,8 +99,7 @@ def carried_by(context: Context, node: DesiredNode) -> str | None:
 
 def _used(context: Context, node: DesiredNode) -> list[str]:
     """Return the Secrets of the cluster's authority that a node reads."""
-    manifests = context.manifests
-    own = {use.name for use in secret_uses(manifests.controllers, manifests.brokers) if use.is_own}
+    own = {name for name, _ in owners_of_secrets(context.manifests.resources)}
     return sorted(own & secret_names(context, node)) if own else []
 
 
@@ -106,7 +118,7 @@ def carrying(
     )
 
 
-def is_made_for(secret: Mapping[str, Any], cluster: str, owner: KafkaController | KafkaBroker) -> bool:
+def is_made_for(secret: Mapping[str, Any], cluster: str, owner: Pool) -> bool:
     """Whether the operator made a Secret, as the API server describes it, for this cluster and this resource.
 
     The API server does not let users choose the uid of a resource.
@@ -123,13 +135,13 @@ def is_made_for(secret: Mapping[str, Any], cluster: str, owner: KafkaController 
 
 
 def owners_of_secrets(
-    pools: Sequence[KafkaController | KafkaBroker],
-) -> Iterator[tuple[str, KafkaController | KafkaBroker]]:
+    pools: Sequence[Pool],
+) -> Iterator[tuple[str, Pool]]:
     """Yield the name of each listener's Secret that the operator writes, and its owner."""
     for pool in pools:
         for listener in pool.spec.listeners:
-            if listener.tls is not None and listener.tls.is_own:
-                yield listener.tls.secret, pool
+            if (tls := listener.tls) is not None and tls.is_own:
+                yield tls.secret, pool
 
 
 def authority_secret(context: Context, authorities: Authorities) -> Object:

@@ -13,6 +13,7 @@ from quorate_operator import clock
 from quorate_operator.models.object_names import authority_name
 from quorate_operator.planning.cluster import DesiredCluster
 from quorate_operator.resources.cluster_authority import (
+    ROUNDS_MAX,
     Carried,
     CertificateRequest,
     Decision,
@@ -37,8 +38,6 @@ AGE_S_MAX = 30.0
 """How long the Secrets that were read are taken to be the same, unless other ones are needed."""
 REFUSED_AGE_S_MAX = 5.0
 """The same while a certificate can't be issued."""
-ROUNDS_MAX = 5
-"""A new authority has at most three stages to go through at once, and certificates follow."""
 _MAY_NOT = (
     "the operator may not read, create and update Secrets in {namespace}: its chart needs rbac.updateSecrets and "
     "rbac.createSecrets, and this namespace in rbac.secretNamespaces if that is set"

@@ -9,20 +9,18 @@ from datetime import datetime
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import Secret
-from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import DesiredCluster
-from quorate_operator.resources.authority import AUTHORITY_VALIDITY, Names
+from quorate_operator.resources.authority import AUTHORITY_VALIDITY
 from quorate_operator.resources.cluster_authority import (
-    WAY_OUT,
+    ROUNDS_MAX,
     Carried,
-    CertificateRequest,
     StoredSecret,
     authority_values,
     carried_of,
     carried_text,
     decide,
 )
-from quorate_operator.resources.issued_certificates import clients_of, validity_of
+from quorate_operator.resources.issued_certificates import Pool, owners_of_secrets, requests_of
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.identity import ClusterIdentity
@@ -30,8 +28,7 @@ from quorate_operator.runtime.local.loopback import LOOPBACK
 from quorate_operator.runtime.local.machine_addresses import advertised_address
 from quorate_operator.runtime.local.own_certificates import OwnCertificates, own_uses, stored_certificates
 
-_ROUNDS_MAX = 5
-"""An authority has at most three stages to go through at once, and certificates follow."""
+_WAY_OUT = "run `quorate play stop` first"
 
 
 def issue_certificates(
@@ -50,10 +47,14 @@ def issue_certificates(
     names = own_uses(manifests)
     stored = stored_certificates(manifests, directory)
     cluster = manifests.controllers.metadata.name
-    requests = _requests(manifests, desired, identity)
+    requests = requests_of(
+        manifests.resources,
+        lambda pool, listener: _hosts(cluster, desired, identity, pool, listener.name),
+        AUTHORITY_VALIDITY,
+    )
     nodes = _carrying(manifests, identity, stored, running)
     authority, secrets = stored.authority, dict(stored.secrets)
-    for _ in range(_ROUNDS_MAX):
+    for _ in range(ROUNDS_MAX):
         decision = decide(
             cluster,
             StoredSecret(values=authority, is_own=True) if authority is not None else None,
@@ -63,45 +64,21 @@ def issue_certificates(
             },
             nodes=nodes,
             now=now,
+            way_out=_WAY_OUT,
         )
         if decision.authorities is None:
             break
         authority = authority_values(decision.authorities)
     for name, reason in decision.unissued.items():
-        raise PlayError(f"{names[name]}: {reason.replace(WAY_OUT, 'run `quorate play stop` first')}")
+        raise PlayError(f"{names[name]}: {reason}")
     secrets |= {issued.request.secret: Secret(values=issued.values) for issued in decision.issued}
     return OwnCertificates(authority=authority, secrets=secrets)
 
 
-def _requests(
-    manifests: Manifests, desired: DesiredCluster, identity: ClusterIdentity
-) -> tuple[CertificateRequest, ...]:
-    return tuple(
-        CertificateRequest(
-            secret=listener.tls.secret,
-            pool=pool.metadata.name,
-            names=Names(
-                common_name=pool.metadata.name,
-                hosts=_hosts(manifests, desired, identity, pool, listener.name),
-            ),
-            validity=validity_of(listener.tls, AUTHORITY_VALIDITY),
-            clients=clients_of(pool, place),
-        )
-        for pool in manifests.resources
-        for place, listener in enumerate(pool.spec.listeners)
-        if listener.tls is not None and listener.tls.is_own
-    )
-
-
 def _hosts(
-    manifests: Manifests,
-    desired: DesiredCluster,
-    identity: ClusterIdentity,
-    pool: KafkaController | KafkaBroker,
-    listener: str,
+    cluster: str, desired: DesiredCluster, identity: ClusterIdentity, pool: Pool, listener: str
 ) -> tuple[str, ...]:
     """Return the hosts by which a listener is reached, on this machine and as it is advertised."""
-    cluster = manifests.controllers.metadata.name
     advertised = {
         advertised_address(
             node, listener, pool, cluster, identity.nodes[node.node_id].own_address(listener)
@@ -116,14 +93,9 @@ def _carrying(
     manifests: Manifests, identity: ClusterIdentity, stored: OwnCertificates, running: Collection[int]
 ) -> tuple[Carried, ...]:
     """Return what running nodes trust and show, of those that use certificates of the authority."""
-    using = {
-        pool.metadata.name
-        for pool in manifests.resources
-        if any(
-            listener.tls is not None and listener.tls.is_own
-            for listener in (manifests.controllers.spec.listeners[0], *pool.spec.listeners)
-        )
-    }
+    using = {owner.metadata.name for _, owner in owners_of_secrets(manifests.resources)}
+    if manifests.controllers.metadata.name in using:  # all nodes connect to controllers
+        using = {pool.metadata.name for pool in manifests.resources}
     text = carried_text(tuple(stored.secrets.values()))
     return tuple(
         carried_of(text, f"{identity.nodes[node_id].role}-{node_id}", identity.nodes[node_id].role)
