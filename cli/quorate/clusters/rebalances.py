@@ -7,7 +7,7 @@ from quorate_operator.models.rebalances import ANNOTATION_APPROVE, ANNOTATION_RE
 from quorate_operator.models.v1alpha1 import API_VERSION
 from quorate_operator.planning.steps import format_bytes
 
-from quorate.clusters.text import table
+from quorate.console import aligned_text
 
 Rebalance = Mapping[str, Any]
 """A KafkaRebalance as JSON."""
@@ -98,7 +98,7 @@ def proposal_text(rebalance: Rebalance) -> str:
         )
         for broker in status.brokers
     ]
-    return head + table(rows)
+    return head + aligned_text(rows)
 
 
 def to_approve(rebalance: Rebalance, proposal_id: str) -> str:

@@ -9,6 +9,7 @@ from quorate_operator.view.texts import WITHOUT_LEADER, quorum_words
 
 from quorate.clusters.findings import ClusterFinding, is_healthy
 from quorate.clusters.resources import Cluster, Pool
+from quorate.console import aligned_text
 
 WIDTH = 110
 _LABEL_WIDTH = 9
@@ -35,7 +36,7 @@ def clusters_text(clusters: Sequence[Cluster]) -> str:
                 f"{steps} step{'' if steps == 1 else 's'}" if steps else "done",
             )
         )
-    return table(rows)
+    return aligned_text(rows)
 
 
 def cluster_text(cluster: Cluster) -> str:
@@ -62,7 +63,7 @@ def cluster_text(cluster: Cluster) -> str:
             )
             for voter in status.voters
         ]
-        parts.append(table(rows))
+        parts.append(aligned_text(rows))
     parts += [_brokers_text(pool) for pool in cluster.brokers]
     parts.append(plan_text(cluster))
     return "\n".join(parts)
@@ -164,7 +165,7 @@ def _brokers_text(pool: Pool) -> str:
         )
         for broker in status.brokers
     ]
-    return head + table(rows)
+    return head + aligned_text(rows)
 
 
 def _plan_lines(steps: Sequence[PlanStep]) -> list[str]:
@@ -187,13 +188,3 @@ def _readiness(pool: Pool) -> str:
 def _condition(pool: Pool, kind: str) -> str:
     condition = pool.conditions.get(kind)
     return "Unknown" if condition is None else condition.status
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as text in aligned columns. The first row is the heading."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
-    return "".join(f"{line}\n" for line in lines)

@@ -55,6 +55,7 @@ from quorate.console.command import (
 from quorate.console.output import (
     CommandError as CommandError,
     UsageError as UsageError,
+    aligned_text as aligned_text,
     needing as needing,
     print_json as print_json,
     print_version as print_version,

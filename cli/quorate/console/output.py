@@ -94,3 +94,13 @@ def table_text(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         "".join(f"{value:<{width}}\t" for value, width in zip(line, widths, strict=True)) + "\n"
         for line in lines
     )
+
+
+def aligned_text(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as text in aligned columns. The first row is the heading."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)

@@ -12,6 +12,7 @@ from quorate.console import (
     ToolCommand,
     UsageError,
     admin_config,
+    aligned_text,
     examples,
     option,
     print_failure,
@@ -347,7 +348,7 @@ def _outlook_text(outlooks: "tuple[FeatureOutlook, ...]") -> str:
         )
         for outlook in outlooks
     ]
-    return _table(rows)
+    return aligned_text(rows)
 
 
 def _clients_text(clients: "ClientFacts") -> str:
@@ -358,18 +359,8 @@ def _clients_text(clients: "ClientFacts") -> str:
         for client in clients.clients
     ]
     requests = ", ".join(f"{count} of version {version}" for version, count in clients.api_versions.items())
-    return _table(rows) + (
+    return aligned_text(rows) + (
         f"\nApiVersions requests since the brokers started: {requests}\n" if requests else ""
-    )
-
-
-def _table(rows: "Sequence[tuple[str, ...]]") -> str:
-    """Columns of text, the first row of which is the header."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return "".join(
-        ("  ".join(f"{value:<{width}}" for value, width in zip(row, (*widths, 0), strict=True))).rstrip()
-        + "\n"
-        for row in rows
     )
 
 
