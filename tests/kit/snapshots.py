@@ -123,7 +123,7 @@ def registration(node_id: int, role: Role, *, fenced: bool = False) -> ObservedR
 
 
 def well() -> ClusterSnapshot:
-    """All as it should be."""
+    """A cluster without a problem."""
     quorum = ObservedQuorum(
         leader_id=3001,
         leader_epoch=4,

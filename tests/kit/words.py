@@ -30,6 +30,7 @@ PROSE_RULES: Final[tuple[tuple[str, str], ...]] = (
     (r"\bwants\b", "requests, needs"),
     (r"\b(?:is|are|was|were) none\b", "say what there is not"),
     (r"\banew\b", "again"),
+    (r"\bas (?:it|they) should be\b", "say how it has to be"),
     (r"\bnevertheless\b", "still"),
     (r"\bgo(?:es)? on\b", "continue"),
     (r"\b(?:an|the|its|their|this|each|every|no) (?:answer|reply|outcome)\b", "response"),
