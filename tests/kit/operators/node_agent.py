@@ -12,386 +12,21 @@ import json
 import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import kubernetes.client
-from kit.cluster import DIE_WITH_PARENT, HEAP
+from kit.cluster import HEAP
+from kit.operators.local_pods import LOOK_EVERY_S, UNAVAILABLE, LocalPod, Object
 from kit.releases import RELEASE
 from kubernetes.client import ApiException
 from quorate_operator.runtime.local.stock_kafka import find_kafka
 from urllib3.exceptions import HTTPError
 
-UNAVAILABLE = (ApiException, HTTPError, OSError)
-"""What requests raise while the API server refuses them, or is away."""
-LOOK_EVERY_S = 0.2
-PROBE_EVERY_S = 0.2
-FOLLOW_EVERY_S = 2.0
-RESTART_PAUSE_S = 1.0
-VOLUME_ROOT = "/var/lib/quorate"
-CONFIG_ROOT = "/etc/quorate"
 CLUSTER_LABEL = "quorate.dev/cluster"
-RACK_ROOT = "/etc/quorate-rack"
-SECRET_ROOTS = ("/etc/quorate-secrets", "/etc/quorate-scram-users")
-HISTORY_ROOT = "/history"
-SIDE_CAR_GRACE_S = 5
 ADVERTISED = "advertised.listeners="
-KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
-PROBE_TIMEOUT_S = 1
-TERMINATION_LOG = "/dev/termination-log"
-
-Object = dict[str, Any]
-
-
-class _Container:
-    """A container that was started as a process."""
-
-    def __init__(self, spec: Object, command: list[str], directory: Path, last_words: Path) -> None:
-        self.name = str(spec["name"])
-        self.image = str(spec["image"])
-        self.started_at = _now()
-        self._last_words = last_words
-        with (directory / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*DIE_WITH_PARENT, *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory
-            )
-
-    def status(self, *, ready: bool, restarts: int) -> Object:
-        code = self.process.poll()
-        if code is None:
-            state: Object = {"running": {"startedAt": self.started_at}}
-        else:
-            words = self._last_words.read_text() if self._last_words.exists() else ""
-            exit_code = code if code >= 0 else 128 - code
-            state = {
-                "terminated": {
-                    "exitCode": exit_code,
-                    "message": words,
-                    "finishedAt": _now(),
-                    "startedAt": self.started_at,
-                }
-            }
-        return {
-            "name": self.name,
-            "image": self.image,
-            "imageID": "",
-            "ready": ready and code is None,
-            "restartCount": restarts,
-            "state": state,
-        }
-
-
-class _Pod(threading.Thread):
-    """The life of one pod, in a thread of its own."""
-
-    def __init__(self, agent: "NodeAgent", body: Object) -> None:
-        super().__init__(name=body["metadata"]["name"], daemon=True)
-        self.agent = agent
-        self.body = body
-        self.known = body
-        """The pod as the API server had it last."""
-        self.uid = body["metadata"]["uid"]
-        self.address = agent.address_of(self.name)
-        self.directory = agent.directory / f"{self.name}-{self.uid[:8]}"
-        self.deletion: Object | None = None
-        self.gone = threading.Event()
-        self._rack_directory = self.directory / "rack"
-        self._inits: list[Object] = []
-        self._current: _Container | None = None
-        self._written: Object | None = None
-        self._leaving = threading.Event()
-        self._evicted = threading.Event()
-        self._side_cars: dict[str, _Container] = {}
-        self._history: Path | None = None
-        self._followed_at = 0.0
-        self._further: dict[str, str] = {}
-        """Where the volumes of the pod besides its first one are on this machine."""
-
-    def leave(self, body: Object) -> None:
-        """The pod was deleted: the process gets its grace period."""
-        self.deletion = body
-        self._leaving.set()
-
-    def kill(self) -> None:
-        """End its process at once, as when a machine loses power."""
-        container = self._current
-        if container is not None:
-            container.process.kill()
-
-    def evict(self) -> None:
-        """End its process and don't start it again: the pod has failed."""
-        self._evicted.set()
-        self.kill()
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the container that runs."""
-        container = self._current
-        return container.process.pid if container is not None and container.process.poll() is None else None
-
-    def run(self) -> None:
-        try:
-            self._live()
-        finally:
-            self.kill()
-            if self._current is not None:
-                self._current.process.wait()
-            for side_car in self._side_cars.values():
-                side_car.process.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    side_car.process.wait(SIDE_CAR_GRACE_S)
-                side_car.process.kill()
-                side_car.process.wait()
-            self.gone.set()
-
-    def _live(self) -> None:
-        self.directory.mkdir(parents=True)
-        self.agent.bind(self.body)
-        volume = self._prepare()
-        while volume is None:
-            if self._leaving.wait(LOOK_EVERY_S):
-                self._report_gone()
-                return
-            volume = self._prepare()
-        for spec in self.body["spec"].get("initContainers", ()):
-            if not self._run_to_end(spec, volume):
-                self._report_gone()
-                return
-        is_task = self.body["spec"].get("restartPolicy") == "Never"
-        spec, *others = self.body["spec"]["containers"]
-        restarts = 0
-        while not self._leaving.is_set():
-            self._prepare()
-            for other in others:
-                known = self._side_cars.get(other["name"])
-                if known is None or known.process.poll() is not None:
-                    self._side_cars[other["name"]] = self._made(other, volume)
-            container = self._start(spec, volume)
-            ready = False
-            while container.process.poll() is None and not self._leaving.wait(PROBE_EVERY_S):
-                self._follow_secrets()
-                ready = self._is_ready(spec)
-                self._report("Running", [container.status(ready=ready, restarts=restarts)], ready=ready)
-            if container.process.poll() is None:
-                self._end(container)
-                break
-            if is_task or self._evicted.is_set():
-                phase = "Succeeded" if container.process.returncode == 0 else "Failed"
-                self._report(phase, [container.status(ready=False, restarts=0)], ready=False)
-                while not self._leaving.wait(LOOK_EVERY_S):  # unless it was written, which ends the reports
-                    self._report(phase, [container.status(ready=False, restarts=0)], ready=False)
-                break
-            self._report("Running", [container.status(ready=False, restarts=restarts)], ready=False)
-            restarts += 1
-            self._leaving.wait(RESTART_PAUSE_S)
-        self._report_gone()
-
-    def _run_to_end(self, spec: Object, volume: Path) -> bool:
-        """Run an init container until it succeeds. False when the pod was deleted meanwhile."""
-        restarts = 0
-        while not self._leaving.is_set():
-            container = self._start(spec, volume)
-            while container.process.poll() is None and not self._leaving.wait(LOOK_EVERY_S):
-                self._project()
-            if container.process.poll() is None:
-                self._end(container)
-                return False
-            status = container.status(ready=container.process.returncode == 0, restarts=restarts)
-            if container.process.returncode == 0:
-                self._inits.append(status)
-                self._report("Pending", [], ready=False)
-                return True
-            self._report("Pending", [], ready=False, inits=[*self._inits, status])
-            restarts += 1
-            self._leaving.wait(RESTART_PAUSE_S)
-        return False
-
-    def _start(self, spec: Object, volume: Path) -> _Container:
-        self._current = self._made(spec, volume)
-        return self._current
-
-    def _made(self, spec: Object, volume: Path) -> _Container:
-        last_words = self.directory / f"{spec['name']}.last-words"
-        last_words.unlink(missing_ok=True)
-        places = {**self._places(volume), TERMINATION_LOG: f"{last_words}"}
-        command = [self.agent.localized(part, self.address, places) for part in spec["command"]]
-        if command[0] == "quorate":
-            command[0] = f"{Path(sys.executable).with_name('quorate')}"
-        elif command[0] == KAFKA_START:
-            command = self.agent.kafka_command(command[1])
-        return _Container(spec, command, self.directory, last_words)
-
-    def _end(self, container: _Container) -> None:
-        assert self.deletion is not None
-        container.process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            container.process.wait(self.deletion["metadata"].get("deletionGracePeriodSeconds", 30))
-        container.process.kill()
-        container.process.wait()
-
-    def _prepare(self) -> Path | None:
-        """The volume and the configuration on disk; None while a claim, ConfigMap or Secret is missing."""
-        volumes: dict[str, Path | None] = {}
-        config: Mapping[str, str] | None = None
-        secrets = self._secrets()
-        spec = self.body["spec"]
-        mounts = {
-            mount["name"]: mount["mountPath"]
-            for container in (*spec.get("initContainers", ()), *spec["containers"])
-            for mount in container.get("volumeMounts", ())
-        }
-        for source in self.body["spec"]["volumes"]:
-            if claim := source.get("persistentVolumeClaim"):
-                volumes[source["name"]] = self.agent.volume_of(claim["claimName"])
-            if configured := source.get("configMap"):
-                config = self.agent.config_of(configured["name"])
-        volume = volumes.get("data")
-        if volume is None or config is None or None in (*volumes.values(), *secrets.values()):
-            return None
-        self._project()
-        self._history = volumes.get("history")
-        self._further = {
-            mounts[name]: f"{path}"
-            for name, path in volumes.items()
-            if mounts[name].startswith(f"{VOLUME_ROOT}-")
-        }
-        places = self._places(volume)
-        for name, text in config.items():
-            self._write(
-                Path(places[CONFIG_ROOT]) / name, self.agent.localized(text, self.address, places).encode()
-            )
-        self._write_secrets(secrets, places)
-        self._followed_at = time.monotonic()
-        return volume
-
-    def _secrets(self) -> dict[str, Mapping[str, bytes] | None]:
-        """The content of each mounted Secret by its path; None while a key is missing."""
-        spec = self.body["spec"]
-        mounts = {
-            mount["name"]: mount["mountPath"]
-            for container in (*spec.get("initContainers", ()), *spec["containers"])
-            for mount in container.get("volumeMounts", ())
-        }
-        secrets: dict[str, Mapping[str, bytes] | None] = {}
-        for source in spec["volumes"]:
-            if secret := source.get("secret"):
-                found = self.agent.secret_of(secret["secretName"])
-                keys = [item["key"] for item in secret["items"]] if "items" in secret else list(found or ())
-                is_whole = found is not None and all(key in found for key in keys)
-                secrets[mounts[source["name"]]] = (
-                    {key: (found or {})[key] for key in keys} if is_whole else None
-                )
-        return secrets
-
-    def _follow_secrets(self) -> None:
-        """Write changed Secrets to the files of a running pod, as kubelet does."""
-        if time.monotonic() - self._followed_at < FOLLOW_EVERY_S:
-            return
-        self._followed_at = time.monotonic()
-        if not any("secret" in source for source in self.body["spec"]["volumes"]):
-            return
-        with suppress(*UNAVAILABLE):
-            self._write_secrets(self._secrets(), self._places_of_secrets())
-
-    def _places_of_secrets(self) -> Mapping[str, str]:
-        return {root: f"{self.directory}{root.removeprefix('/etc')}" for root in SECRET_ROOTS}
-
-    def _write_secrets(
-        self, secrets: Mapping[str, Mapping[str, bytes] | None], places: Mapping[str, str]
-    ) -> None:
-        for path, data in secrets.items():
-            root = next(root for root in SECRET_ROOTS if path.startswith(root))
-            for name, content in (data or {}).items():
-                file = Path(f"{places[root]}{path.removeprefix(root)}") / name
-                if not file.exists() or file.read_bytes() != content:
-                    self._write(file, content)
-
-    def _project(self) -> None:
-        """Write the annotations that the pod has as files; one that is not there yet is empty."""
-        annotations = self.known["metadata"].get("annotations") or {}
-        for source in self.body["spec"]["volumes"]:
-            for item in source.get("downwardAPI", {}).get("items", ()):
-                name = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
-                self._write(self._rack_directory / item["path"], annotations.get(name, "").encode())
-
-    def _places(self, volume: Path) -> Mapping[str, str]:
-        """Where a pod's paths are on this machine; those that begin with others come first."""
-        return {
-            **({HISTORY_ROOT: f"{self._history}"} if self._history else {}),
-            **self._further,
-            VOLUME_ROOT: f"{volume}",
-            **self._places_of_secrets(),
-            RACK_ROOT: f"{self._rack_directory}",
-            CONFIG_ROOT: f"{self.directory}/etc",
-        }
-
-    @staticmethod
-    def _write(path: Path, content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-    def _is_ready(self, spec: Object) -> bool:
-        probe = spec.get("readinessProbe", {})
-        if asked := probe.get("tcpSocket"):
-            try:
-                socket.create_connection((self.address, asked["port"]), PROBE_TIMEOUT_S).close()
-            except OSError:
-                return False
-            return True
-        if asked := probe.get("httpGet"):
-            port = next(port["containerPort"] for port in spec["ports"] if port["name"] == asked["port"])
-            url = f"http://{self.address}:{port}{asked['path']}"
-            try:
-                with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S) as response:
-                    return bool(response.status == 200)
-            except (OSError, urllib.error.URLError):
-                return False
-        return True
-
-    def _report(
-        self, phase: str, containers: list[Object], *, ready: bool, inits: list[Object] | None = None
-    ) -> None:
-        status = {
-            "phase": phase,
-            "podIP": self.address,
-            "podIPs": [{"ip": self.address}],
-            "hostIP": self.agent.machine_address,
-            "initContainerStatuses": self._inits if inits is None else inits,
-            "containerStatuses": containers
-            + [side_car.status(ready=True, restarts=0) for side_car in self._side_cars.values()],
-            "conditions": [
-                {"type": "ContainersReady", "status": str(ready)},
-                {"type": "Ready", "status": str(ready and self._passes_gates())},
-            ],
-        }
-        if status == self._written:
-            return
-        if self.agent.report(self.name, status):
-            self._written = status
-
-    def _passes_gates(self) -> bool:
-        """Whether every condition that the pod's readiness waits for holds, as the API server has it."""
-        holding = {
-            condition["type"]
-            for condition in self.known["status"].get("conditions") or ()
-            if condition["status"] == "True"
-        }
-        return all(gate["conditionType"] in holding for gate in self.body["spec"].get("readinessGates", ()))
-
-    def _report_gone(self) -> None:
-        self.kill()
-        self.agent.remove(self.name, self.uid)
 
 
 class NodeAgent:
@@ -409,7 +44,7 @@ class NodeAgent:
         self._network = network
         self.environment: Mapping[str, str] = os.environ
         """In which stock Kafka is found."""
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[str, LocalPod] = {}
         self._claims: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node agent", daemon=True)
@@ -566,7 +201,7 @@ class NodeAgent:
                 running.known = found
         for name, found in pods.items():
             if name not in self._pods and not found["metadata"].get("deletionTimestamp"):
-                self._pods[name] = _Pod(self, found)
+                self._pods[name] = LocalPod(self, found)
                 self._pods[name].start()
 
     def _keep_claims(self, claims: list[Object], used: set[str]) -> None:
@@ -607,7 +242,3 @@ class NodeAgent:
 def _is_refusal(error: Exception) -> bool:
     """Whether the request would fail again. The status is 0 where TLS broke."""
     return isinstance(error, ApiException) and 400 <= error.status < 500 and error.status != 429
-
-
-def _now() -> str:
-    return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -22,7 +22,8 @@ from kit.asking import Asking
 from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
 from kit.loop_thread import LoopThread
-from kit.operators.node_agent import NodeAgent, Object
+from kit.operators.local_pods import Object
+from kit.operators.node_agent import NodeAgent
 from kit.waiting import HANG_S, eventually
 from kubernetes.client import ApiException
 from prometheus_client.parser import text_string_to_metric_families
