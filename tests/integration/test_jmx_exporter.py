@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kit.cluster import Cluster, manifests
-from kit.jmx_exporter import agent_jar
+from kit.jmx_exporter import agent_jar, start_with_agent
 from quorate_operator.models.pod_templates import Metrics
 from quorate_operator.resources.jmx_metrics import agent_rules
 
@@ -56,12 +55,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterato
         directory / "cluster", kafka_jars, manifests(controllers=1, java=(3000,), brokers=1)
     )
     try:
-        addresses = []
-        for node_id in (*cluster.controllers, *cluster.brokers):
-            addresses.append(f"127.0.0.1:{_free_port()}")
-            options = f"-Xmx256m -javaagent:{agent}={addresses[-1]}:{rules}"
-            cluster.environment = {**cluster.environment, "KAFKA_HEAP_OPTS": options}
-            cluster.start(node_id)
+        nodes = (*cluster.controllers, *cluster.brokers)
+        addresses = [start_with_agent(cluster, node_id, agent, rules) for node_id in nodes]
         cluster.await_quorum()
         cluster.await_unfenced(*cluster.brokers)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -70,13 +65,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterato
         yield controller, broker
     finally:
         cluster.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _page(address: str) -> str:

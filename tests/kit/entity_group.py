@@ -1,11 +1,13 @@
 """An `EntityGroup` of topics, on a model of its cluster and of the API server."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 from kit.kafka_model import TopicModel, kafka_of
 from kit.reconciles import EventLog, shared_parts
+from kit.waiting import HANG_S
 from prometheus_client import generate_latest
 from quorate_admin.config import Address, AdminConfig
 from quorate_admin.errors import UnreachableError
@@ -174,6 +176,11 @@ class Bench:
         """One pass, when everything is due."""
         self.now_ms += later_ms
         await self.group.reconcile()
+
+    async def cleared(self, name: str) -> None:
+        """Wait until a deleted resource may go."""
+        async with asyncio.timeout(HANG_S):
+            await self.group.wait_cleared(name)
 
     def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Status and reason."""

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from kit.cluster import Cluster, free_ports
 from quorate_protocol.files import cache_directory
 
 ROOT: Final = Path(__file__).parents[2]
@@ -37,3 +38,16 @@ def agent_jar() -> Path | None:
                 timeout=FETCH_TIMEOUT_S,
             )
     return jar if jar.is_file() else None
+
+
+def start_with_agent(cluster: Cluster, node_id: int, agent: Path, rules: Path) -> str:
+    """Start a node of Kafka with the agent; returns the address of its metrics."""
+    address = f"127.0.0.1:{free_ports(1)}"
+    before = cluster.environment
+    options = f"{before['KAFKA_HEAP_OPTS']} -javaagent:{agent}={address}:{rules}"
+    cluster.environment = {**before, "KAFKA_HEAP_OPTS": options}
+    try:
+        cluster.start(node_id)
+    finally:
+        cluster.environment = before
+    return address

@@ -39,6 +39,19 @@ def extras() -> set[str]:
     return {IMPORTED.get(package, package) for package in packages}
 
 
+def run_without_extras(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of quorate where these modules are missing, in the directory of the project."""
+    text = WITHOUT.format(names=extras(), arguments=arguments)
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=PROJECT.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 def test_each_extra_is_known() -> None:
     assert extras() >= {"cryptography", "jwt", "kopf", "kubernetes", "pyspark", "pyarrow"}
 
@@ -55,15 +68,7 @@ def test_each_extra_is_known() -> None:
     ],
 )
 def test_a_command_starts_without_the_packages_of_extras(arguments: tuple[str, ...]) -> None:
-    text = WITHOUT.format(names=extras(), arguments=arguments)
-    ran = subprocess.run(
-        [sys.executable, "-c", text],
-        cwd=PROJECT.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ran = run_without_extras(*arguments)
     assert ran.returncode == 0, ran.stderr
 
 
@@ -75,15 +80,7 @@ def test_a_certificate_that_cannot_be_issued_is_refused_with_the_way_on(tmp_path
         "--dir",
         str(tmp_path / "cluster"),
     )
-    text = WITHOUT.format(names=extras(), arguments=("plan", *manifest))
-    ran = subprocess.run(
-        [sys.executable, "-c", text],
-        cwd=PROJECT.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ran = run_without_extras("plan", *manifest)
     assert ran.returncode == 1, ran.stdout
     assert "spec.listeners[0].tls: to issue a certificate, the package cryptography is needed" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -9,10 +9,10 @@ from confluent_kafka import libversion
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 from kafka import __version__ as kafka_python_version
-from kit.cluster import Cluster, free_ports, manifests
+from kit.cluster import Cluster, manifests
 from kit.doctor import diagnosed, finding
 from kit.java.routed_client import RoutedClient
-from kit.jmx_exporter import agent_jar
+from kit.jmx_exporter import agent_jar, start_with_agent
 from kit.kafka import jars_of
 from kit.membership import quorate
 from kit.waiting import eventually
@@ -42,21 +42,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
     rules.write_text(agent_rules(Metrics()))
     manifest = manifests(controllers=1, brokers=2, broker_config=OFFSETS)
     made = Cluster.create(directory / "cluster", jars_of(RELEASE), manifest)
-    first = free_ports(len(made.brokers))
-    ports = {node_id: first + number for number, node_id in enumerate(made.brokers)}
     try:
         made.start(*made.controllers)
-        options = made.environment["KAFKA_HEAP_OPTS"]
-        for node_id, port in ports.items():
-            with_agent = f"{options} -javaagent:{agent}=127.0.0.1:{port}:{rules}"
-            made.environment = {**made.environment, "KAFKA_HEAP_OPTS": with_agent}
-            made.start(node_id)
+        addresses = [start_with_agent(made, node_id, agent, rules) for node_id in made.brokers]
         made.await_quorum()
         made.await_unfenced(*made.brokers)
         admin = AdminClient({"bootstrap.servers": made.bootstrap_servers})
         for created in admin.create_topics([NewTopic(name, 2, 2) for name in (TOPIC, OTHER_TOPIC)]).values():
             created.result(TIMEOUT_S)
-        yield made, [f"http://127.0.0.1:{port}/metrics" for port in ports.values()]
+        yield made, [f"http://{address}/metrics" for address in addresses]
     finally:
         made.close()
 

@@ -103,6 +103,14 @@ class Tenancy:
         assert condition_of(self.read(kind, name), "Ready")["status"] == "False"
         return str(stalled["message"])
 
+    def wait_reported(self, name: str, text: str) -> None:
+        """Wait until the status of a KafkaController has a text."""
+
+        def status() -> str:
+            return json.dumps(self.read("KafkaController", name).get("status") or {})
+
+        self.wait(lambda: text in status(), f"{name} to report {text!r}", status)
+
     def wait(self, look: Callable[[], object], what: str, seen: Callable[[], str] = lambda: "") -> None:
         eventually(look, TIMEOUT_S, what, lambda: f"{seen()}\n{self.log.read_text()[-3000:]}")
 

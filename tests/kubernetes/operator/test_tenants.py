@@ -402,14 +402,7 @@ def test_the_operator_replaces_no_secret_of_another_team(tenancy: Tenancy) -> No
         tenancy.namespace, {"metadata": metadata, "stringData": {"tls.crt": PASSWORD}}
     )
     tenancy.create("KafkaController", {"replicas": 1, "listeners": [OWN]}, TAKEN)
-    tenancy.wait(
-        lambda: (
-            "exists and was not made for it"
-            in json.dumps(tenancy.read("KafkaController", TAKEN).get("status") or {})
-        ),
-        "the Secret to be refused",
-        lambda: json.dumps(tenancy.read("KafkaController", TAKEN).get("status")),
-    )
+    tenancy.wait_reported(TAKEN, "exists and was not made for it")
     after = tenancy.core.read_namespaced_secret(metadata["name"], tenancy.namespace)
     assert after.metadata.resource_version == before.metadata.resource_version
     assert f"{TAKEN}-3000" not in tenancy.pods()
@@ -422,27 +415,14 @@ def test_the_authority_of_a_cluster_is_mounted_by_no_other(tenancy: Tenancy) -> 
         assert tenancy.core.read_namespaced_secret(secret, tenancy.namespace).data
         listener = {**OWN, "tls": {"secretName": secret}}
         name = tenancy.create("KafkaController", {"replicas": 1, "listeners": [listener]})
-        tenancy.wait(
-            lambda name=name: (
-                f"no such Secret with the label {FOR_LISTENERS}"
-                in json.dumps(tenancy.read("KafkaController", name).get("status") or {})
-            ),
-            "the Secret to be refused",
-        )
+        tenancy.wait_reported(name, f"no such Secret with the label {FOR_LISTENERS}")
         assert f"{name}-3000" not in tenancy.pods()
 
 
 def test_the_name_of_a_service_does_not_take_it_over(tenancy: Tenancy) -> None:
     before = tenancy.core.read_namespaced_service(VICTIM, tenancy.namespace)
     tenancy.create("KafkaController", {"replicas": 1, "nodeIds": {"first": 3200}}, VICTIM)
-    tenancy.wait(
-        lambda: (
-            "the Service payments exists and belongs to another owner"
-            in json.dumps(tenancy.read("KafkaController", VICTIM).get("status") or {})
-        ),
-        "the name to be refused",
-        lambda: json.dumps(tenancy.read("KafkaController", VICTIM).get("status")),
-    )
+    tenancy.wait_reported(VICTIM, "the Service payments exists and belongs to another owner")
     after = tenancy.core.read_namespaced_service(VICTIM, tenancy.namespace)
     assert after.metadata.resource_version == before.metadata.resource_version
     assert after.spec.selector == {"app": VICTIM}
@@ -453,14 +433,7 @@ def test_the_name_of_a_claim_does_not_take_it_over(tenancy: Tenancy) -> None:
     name = CLAIM
     before = tenancy.core.read_namespaced_persistent_volume_claim(name, tenancy.namespace)
     tenancy.create("KafkaController", {"replicas": 1, "storage": {"onDeletion": "Delete"}}, "ledger")
-    tenancy.wait(
-        lambda: (
-            f"the PersistentVolumeClaim {name} exists and belongs to another owner"
-            in json.dumps(tenancy.read("KafkaController", "ledger").get("status") or {})
-        ),
-        "the name to be refused",
-        lambda: json.dumps(tenancy.read("KafkaController", "ledger").get("status")),
-    )
+    tenancy.wait_reported("ledger", f"the PersistentVolumeClaim {name} exists and belongs to another owner")
     tenancy.as_tenant().delete_namespaced_custom_object(
         GROUP, VERSION, tenancy.namespace, "kafkacontrollers", "ledger"
     )

@@ -91,6 +91,17 @@ def adopted(tmp_path: Path, *texts: str) -> Layout:
     return layout
 
 
+def edit_of(layout: Layout, manifest: str) -> Request:
+    """Another manifest for a played cluster, with the same Secrets."""
+    return Request(
+        manifest=f"{manifest}\n---\n{SECRETS}",
+        source="edited.yaml",
+        directory=layout.directory,
+        kafka=layout.kafka,
+        notes=(),
+    )
+
+
 def with_hidden(path: Path) -> dict[str, set[str]]:
     """The values in the files below a directory, by path from there. All of these are for their owner alone."""
     found = {}
@@ -248,13 +259,7 @@ def test_the_protocol_of_running_nodes_is_not_changed(tmp_path: Path) -> None:
     )
     plain = plain.replace('superUsers: ["User:node", ', 'superUsers: ["User:ANONYMOUS", ')
     current = adopted(tmp_path, CONTROLLERS, SECRETS)
-    request = Request(
-        manifest=f"{plain}\n---\n{SECRETS}",
-        source="edited.yaml",
-        directory=current.directory,
-        kafka=current.kafka,
-        notes=(),
-    )
+    request = edit_of(current, plain)
     with pytest.raises(PlayError) as refused:
         play_session.settle_edited(request.as_arguments(), current, frozenset({3000}))
     assert str(refused.value) == (
@@ -324,13 +329,7 @@ def test_a_host_that_is_advertised_from_now_on_gets_into_the_certificate(tmp_pat
 
 def test_nodes_that_run_with_given_certificates_get_none_that_they_would_not_trust(tmp_path: Path) -> None:
     layout = adopted(tmp_path, CONTROLLERS, SECRETS)
-    request = Request(
-        manifest=f"{OWN}---\n{SECRETS}",
-        source="edited.yaml",
-        directory=layout.directory,
-        kafka=layout.kafka,
-        notes=(),
-    )
+    request = edit_of(layout, OWN)
     running = (3000, 3001, 0)
     with pytest.raises(
         PlayError, match=r"spec\.listeners\[0\]\.tls: .* would not trust it: run `quorate play stop`"
