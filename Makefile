@@ -94,7 +94,7 @@ check: $(VENV)/.all ## formatting, lint, types, import contracts, generated file
 		echo 'cargo, clippy or rustfmt is missing: native/ is not checked'; \
 	fi
 
-bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs; ONLY=size: with the largest requests; ONLY=lake, operator
+bench: $(VENV)/.all ## our controllers and tools beside those of Kafka; ONLY=scale: with up to 1,000,000 partitions; ONLY=authorization: with 10,000 ACLs; ONLY=size: with the largest requests; ONLY=lake, operator, entities
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 mistakes: $(VENV)/.all ## plant mistakes in a copy of the sources, and print which test finds each; ONLY=text for some; SIMULATE=n seeds, too

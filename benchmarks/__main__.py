@@ -23,10 +23,11 @@ from rich.console import Console
 from benchmarks import report, tables
 from benchmarks.authorization import ACLS, AuthorizationMeasurements, measure_authorization
 from benchmarks.controllers import measure_rounds
+from benchmarks.entities import measure_entities
 from benchmarks.ingest import CONTROLLERS, Ingest, measure_ingests
 from benchmarks.ingest import RECORDS as INGEST_RECORDS
 from benchmarks.lake import RECORDS, LakeMeasurements, estimate, measure_lake
-from benchmarks.operators import OperatorMeasurements, measure_operator
+from benchmarks.operators import measure_operator
 from benchmarks.quorum import Quorum, free_ports, java_implementation, python_implementation
 from benchmarks.scale_report import (
     PARTITIONS,
@@ -44,12 +45,35 @@ if TYPE_CHECKING:
 
     from quorate_operator.runtime.local.stock_kafka import Kafka
 
+
+def _per_minute(value: float) -> str:
+    return f"{value:.0f} /min"
+
+
 OPERATOR_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("clusters", "clusters in one operator", tables.count),
     ("resident_bytes", "resident memory of the operator", tables.mebibytes),
     ("settle_seconds", "operator's start until all are looked at", tables.seconds),
-    ("idle_requests_per_minute", "requests to the API server when idle", lambda value: f"{value:.0f} /min"),
+    ("idle_requests_per_minute", "requests to the API server when idle", _per_minute),
+    ("idle_cpu_share", "its processor time meanwhile, of one core", tables.percent),
     ("first_step_seconds", "change of a spec until its first step is done", tables.milliseconds),
+    ("waiting_requests_per_minute", "requests while all pods wait for a machine", _per_minute),
+    ("waiting_cpu_share", "its processor time meanwhile, of one core", tables.percent),
+    ("waiting_resident_bytes", "its resident memory then", tables.mebibytes),
+)
+ENTITY_ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("topics", "KafkaTopics of one cluster", tables.count),
+    ("users", "KafkaUsers of one cluster", tables.count),
+    ("settle_seconds", "operator's start until all are Ready", tables.seconds),
+    ("settle_cpu_seconds", "its processor time until then", tables.seconds),
+    ("settle_requests", "requests to the API server until then", tables.count),
+    ("resident_bytes", "its resident memory", tables.mebibytes),
+    ("idle_requests_per_minute", "requests to the API server when idle", _per_minute),
+    ("idle_cpu_share", "processor time of the operator when idle, of one core", tables.percent),
+    ("idle_broker_cpu_share", "the same, of the broker", tables.percent),
+    ("change_seconds", "change of a topic's resource until Kafka has it", tables.seconds),
+    ("start_requests_per_minute", "requests in the first minute of the next operator", _per_minute),
+    ("start_cpu_share", "its processor time in that minute, of one core", tables.percent),
 )
 AUTHORIZATION_SINCE: Final = "4.4.0"
 """The first release whose ACLs may have blocks of addresses."""
@@ -88,6 +112,8 @@ def main() -> int:
     )
     parser.add_argument("--scale-rounds", type=_positive, default=1, help="rounds of scale (default 1)")
     for option, default, meaning in (
+        ("--topics", 5_000, "KafkaTopics of entities"),
+        ("--users", 5_000, "KafkaUsers of entities"),
         ("--size-brokers", 1_000, "brokers beside the largest requests"),
         ("--size-topics", 4_900, "topics of one request"),
         ("--size-partitions", 100_000, "partitions of the topic that is deleted"),
@@ -183,8 +209,18 @@ def _tools(bench: Bench) -> dict[str, object]:
 def _operator(bench: Bench) -> dict[str, object]:
     operator = measure_operator(bench.options.python, bench.scratch, progress=bench.progress)
     if bench.prints_tables:
-        _print_operator(operator)
+        _print_operator("One operator, a real API server", OPERATOR_ROWS, operator)
     return {"operator": asdict(operator)}
+
+
+def _entities(bench: Bench) -> dict[str, object]:
+    options = bench.options
+    entities = measure_entities(
+        *(options.python, bench.scratch / "entities", options.topics, options.users), progress=bench.progress
+    )
+    if bench.prints_tables:
+        _print_operator("One operator, topics and users of one cluster", ENTITY_ROWS, entities)
+    return {"entities": asdict(entities)}
 
 
 def _lake(bench: Bench) -> dict[str, object]:
@@ -280,10 +316,12 @@ def _print_authorization(
     Console(width=130).print(table)
 
 
-def _print_operator(operator: OperatorMeasurements) -> None:
-    table = tables.table("One operator, a real API server", "Quorate")
-    for name, label, text in OPERATOR_ROWS:
-        table.add_row(label, text(getattr(operator, name)))
+def _print_operator(
+    title: str, rows: Sequence[tuple[str, str, Callable[[float], str]]], measured: object
+) -> None:
+    table = tables.table(title, "Quorate")
+    for name, label, text in rows:
+        table.add_row(label, text(getattr(measured, name)))
     Console(width=110).print(table)
 
 
@@ -341,6 +379,7 @@ PARTS: Final[Mapping[str, Callable[[Bench], dict[str, object]]]] = {
     "controllers": _controllers,
     "tools": _tools,
     "operator": _operator,
+    "entities": _entities,
     "lake": _lake,
     "scale": _scale,
     "authorization": _authorization,

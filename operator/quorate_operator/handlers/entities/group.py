@@ -1,7 +1,8 @@
 """Reconciles the topics, users and rebalances of one Kafka cluster: observe, plan, change, report.
 
 A resource is reconciled when it changes, a second after a change was made, and then about each minute, so that manual
-changes in Kafka are reverted. Resources that are due together are observed with the same few requests.
+changes in Kafka are reverted. Resources that are due together are observed with the same few requests: a pass also
+takes those that are due soon, and at most PASS_MAX of them, so that a changed resource does not wait for all others.
 """
 
 import asyncio
@@ -28,7 +29,6 @@ from quorate_operator.handlers.entities.statuses import (
     EntityResult,
     Failure,
     failure_of,
-    ready_reason,
 )
 from quorate_operator.handlers.entities.targets import Target, TargetKey, Targets, not_admitted
 from quorate_operator.handlers.resources import is_deleted, is_older, is_paused
@@ -43,6 +43,10 @@ WAITING_MS = 5_000
 """The time between two observations of a topic whose replicas are being moved."""
 STALLED_AFTER_FAILURES = 2
 """How many failures in a row make a resource Stalled. A single failure may come from a broker with older metadata."""
+PASS_MAX = 1_000
+"""How many resources are reconciled in one pass."""
+EARLY_FRACTION = 0.25
+"""How much earlier than it is due a resource may be reconciled, as a fraction of the time between two passes."""
 NAME_TAKEN, NOTHING_DELETED = "NameTaken", "NothingDeleted"
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 
@@ -69,6 +73,8 @@ class EntityGroup:
         self._make_client = make_client
         self._now_ms = now_ms
         self._members: dict[str, Member] = {}
+        self._name_taken: set[str] = set()
+        """The uids of resources that were refused because others have their names."""
         self._client: tuple[AdminConfig, AdminClient] | None = None
         self._woken = asyncio.Event()
         self._cleared = asyncio.Event()
@@ -87,7 +93,7 @@ class EntityGroup:
             body = {**body, "metadata": metadata, "status": member.body.get("status")}
         member.body = body
         if is_changed:
-            member.due_ms = 0
+            member.changed()
             self._woken.set()
 
     def remove(self, uid: str) -> bool:
@@ -100,9 +106,9 @@ class EntityGroup:
                 member.handler.kind.name, metadata["namespace"], metadata["name"], None
             )
             # A resource that was refused because of this one may get the name now.
-            for other in self._members.values():
-                if ready_reason(other.body.get("status") or {}) == NAME_TAKEN:
-                    other.due_ms = 0
+            for other in self._name_taken & self._members.keys():
+                self._members[other].changed()
+            self._name_taken.clear()
             self._woken.set()
         return bool(self._members)
 
@@ -154,9 +160,7 @@ class EntityGroup:
     async def reconcile(self) -> None:
         """Observe the due resources once, make the changes, and report."""
         now_ms = self._now_ms()
-        due = [
-            member for member in self._members.values() if member.due_ms <= now_ms and not member.is_cleared
-        ]
+        due = self._due(now_ms)
         started = time.monotonic()
         loaded = [work for member in due if (work := await self._loaded(member)) is not None]
         works = [work for work in loaded if not await self._is_done(work)]
@@ -170,10 +174,18 @@ class EntityGroup:
         else:
             self._failures_in_a_row += 1
             for member in left:
-                member.due_ms = self._after(self._requeue_policy.after_failures(self._failures_in_a_row))
+                self._rest(member, self._requeue_policy.after_failures(self._failures_in_a_row))
             results = [EntityResult(failure=member.blocked(failure, now_ms)) for member in left]
             await asyncio.gather(*map(self._reports.write_failure, left, results))
         self._count(due, time.monotonic() - started)
+
+    def _due(self, now_ms: int) -> list[Member]:
+        """Return the resources of the next pass: changed ones first, and if there are none, also those due soon."""
+        waiting = [member for member in self._members.values() if not member.is_cleared]
+        due = [member for member in waiting if member.due_ms <= now_ms]
+        if due and all(member.due_ms for member in due):
+            due = [member for member in waiting if member.early_ms <= now_ms]
+        return sorted(due, key=lambda member: member.due_ms)[:PASS_MAX]
 
     async def _is_done(self, work: Work) -> bool:
         """Let a deleted resource go that has nothing in Kafka, even if its cluster never answered."""
@@ -276,6 +288,7 @@ class EntityGroup:
             kind = member.handler.kind.name
             message = f"{work.name} in the cluster {kafka.cluster_id} belongs to the {kind} {holder}, which is older"
             work.failure = Failure(code=NAME_TAKEN, message=message, is_retried=False)
+            self._name_taken.add(member.uid)
             return
         response = observed[member.uid]
         if isinstance(response, Exception):
@@ -384,7 +397,7 @@ class EntityGroup:
                 await self._reports.warn(member, OPERATOR_FAULT, failure.message)
         else:
             member.failures_in_a_row = 0
-        member.due_ms = self._after(self._rest_ms(member, result, has_changed=bool(work.changed)))
+        self._rest(member, self._rest_ms(member, result, has_changed=bool(work.changed)))
         work.is_finished = True
 
     def _fault(self, member: Member, error: Exception) -> None:
@@ -420,15 +433,22 @@ class EntityGroup:
             await self._reports.write_failure(member, EntityResult(failure=failure))
             if reason == NOT_ALLOWED:
                 await self._reports.warn(member, reason, message)
-            member.due_ms = self._after(self._requeue_policy.asleep_ms)
+            self._rest(member, self._requeue_policy.asleep_ms)
             return None
         member.unknown = served.unknown
         await self._reports.record_unknown_fields(member)
         return Work(member=member, resource=served.resource, name=member.handler.name_of(served.resource))
 
-    def _after(self, rest_ms: int) -> int:
-        """Return when a resource is due again, with jitter, so that not all of them are due at the same time."""
-        return self._now_ms() + round(rest_ms * random.uniform(1 - JITTER, 1))
+    def _rest(self, member: Member, rest_ms: int) -> None:
+        """Set when a resource is due again, with jitter, so that targets are not due at the same time.
+
+        One that was settled may be taken earlier. Others rest for the whole time, which may be a back-off.
+        """
+        now_ms = self._now_ms()
+        member.due_ms = now_ms + round(rest_ms * random.uniform(1 - JITTER, 1))
+        settled_ms = self._requeue_policy.settled_ms
+        early_ms = round(settled_ms * EARLY_FRACTION) if rest_ms >= settled_ms else 0
+        member.early_ms = max(now_ms + 1, member.due_ms - early_ms)
 
     async def _client_of(self, config: AdminConfig) -> AdminClient:
         if self._client is None or self._client[0] != config:

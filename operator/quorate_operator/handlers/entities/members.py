@@ -22,6 +22,9 @@ class Member:
     body: Object
     handler: KindHandler
     due_ms: int = 0
+    """When it is reconciled; 0 if it has changed."""
+    early_ms: int = 0
+    """From when on it may be reconciled together with others that are due."""
     failures_in_a_row: int = 0
     blocked_since_ms: int | None = None
     """When it was deleted and its cluster could not be reached, first since its cluster was last observed."""
@@ -52,6 +55,10 @@ class Member:
     def label(self) -> str:
         metadata = self.body["metadata"]
         return f"{metadata['namespace']}/{metadata['name']}"
+
+    def changed(self) -> None:
+        """Make it due at once."""
+        self.due_ms = self.early_ms = 0
 
     def blocked(self, failure: Failure, now_ms: int) -> Failure:
         """Return why it was not observed: of a deleted one with the way out, and as Stalled after some time."""

@@ -77,12 +77,6 @@ def is_ready(status: Mapping[str, Any], generation: int) -> bool:
     )
 
 
-def ready_reason(status: Mapping[str, Any]) -> str | None:
-    """Return the reason of the condition Ready, or None."""
-    conditions = status.get("conditions") or ()
-    return next((str(condition["reason"]) for condition in conditions if condition["type"] == "Ready"), None)
-
-
 def _due(plan: EntityPlan) -> tuple[str, str]:
     """Return a reason and message of the remaining work; empty texts if none remains."""
     if plan.changes:

@@ -3,9 +3,11 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from kit.entity_group import CONFIG, REACHED, Bench
 from kit.waiting import HANG_S
 from quorate_admin.errors import ErrorCode, ServerError
+from quorate_operator.handlers.entities import group
 from quorate_operator.handlers.entities.statuses import Failure
 from quorate_operator.handlers.entities.targets import Target
 from quorate_operator.web.snapshots import ClusterKey
@@ -80,6 +82,66 @@ async def test_it_is_due_soon_after_a_change_and_later_when_settled() -> None:
         "Drifted",
         "changed outside the operator: create the topic orders with default numbers",
     ) in bench.events.recorded
+
+
+async def settled_topics(bench: Bench, count: int) -> list[str]:
+    """Topics that are as desired, looked at 120 s after the start."""
+    names = [f"t-{number}" for number in range(count)]
+    for name in names:
+        bench.seen(bench.server.create(name, deletionPolicy="Delete"))
+    await bench.reconcile(later_ms=0)
+    await bench.reconcile()
+    bench.handler.batches.clear()
+    return names
+
+
+async def test_topics_that_are_due_soon_are_reconciled_with_those_that_are_due() -> None:
+    """Each pass costs requests that do not depend on the number of resources."""
+    bench = Bench()
+    names = await settled_topics(bench, 60)
+    for name in names:
+        bench.handler.of(name).topic = None
+    # By their jitter they are due from 45 to 60 s after the last pass.
+    await bench.reconcile(later_ms=52_500)
+    assert bench.handler.batches == [60]
+
+
+async def test_a_changed_topic_does_not_wait_for_those_that_are_due_soon() -> None:
+    bench = Bench()
+    names = await settled_topics(bench, 60)
+    for name in names:
+        bench.handler.of(name).topic = None
+    bench.seen(bench.server.change(names[0], partitions=2))
+    await bench.reconcile(later_ms=44_000)
+    assert bench.handler.batches == [1]
+
+
+async def test_a_pass_has_a_bounded_number_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changed ones come first."""
+    monkeypatch.setattr(group, "PASS_MAX", 25)
+    bench = Bench()
+    names = [f"t-{number}" for number in range(60)]
+    for name in names:
+        bench.seen(bench.server.create(name, deletionPolicy="Delete"))
+    for _ in range(3):
+        await bench.reconcile(later_ms=0)
+    assert bench.handler.batches == [25, 25, 10]
+    bench.now_ms += 120_000
+    bench.seen(bench.server.change(names[-1], partitions=2))
+    await bench.reconcile(later_ms=0)
+    assert bench.handler.batches[3:] == [1]
+
+
+async def test_the_back_off_of_a_failing_topic_is_not_cut_short() -> None:
+    bench = Bench()
+    names = await settled_topics(bench, 60)
+    bench.handler.errors = [ServerError(ErrorCode.policy_violation)] * 60
+    for name in names:
+        bench.seen(bench.server.change(name, partitions=2))
+    await bench.reconcile(later_ms=1)
+    assert bench.handler.batches == [60]
+    await bench.reconcile(later_ms=700)
+    assert bench.handler.batches == [60]
 
 
 async def test_topics_of_other_namespaces_need_the_consent_of_the_cluster() -> None:
