@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil
 
 from quorate_admin.client import AdminClient
 from quorate_admin.config import AdminConfig
@@ -45,6 +46,8 @@ STALLED_AFTER_FAILURES = 2
 """How many failures in a row make a resource Stalled. A single failure may come from a broker with older metadata."""
 PASS_MAX = 1_000
 """How many resources are reconciled in one pass."""
+THOROUGH_MAX = 300
+"""How many resources may be observed with all their objects of the API server while each is observed once."""
 EARLY_FRACTION = 0.25
 """How much earlier than it is due a resource may be reconciled, as a fraction of the time between two passes."""
 NAME_TAKEN, NOTHING_DELETED = "NameTaken", "NothingDeleted"
@@ -190,7 +193,7 @@ class EntityGroup:
     async def _is_done(self, work: Work) -> bool:
         """Let a deleted resource go that has nothing in Kafka, even if its cluster never answered."""
         member = work.member
-        seen = Seen(work.resource, member.body.get("status") or {})
+        seen = Seen(work.resource, member.body.get("status") or {}, member.kept)
         if not is_deleted(member.body) or not member.handler.leaves_nothing(seen):
             return False
         await self._let_go(member, None)
@@ -265,7 +268,7 @@ class EntityGroup:
         handlers = {work.member.handler.kind.name: work.member.handler for work in works}
         for handler in handlers.values():
             own = [work for work in works if work.member.handler is handler]
-            seen = [Seen(work.resource, work.member.status_in(kafka)) for work in own]
+            seen = [self._seen(work, kafka) for work in own]
             failed: Exception
             try:
                 found |= await handler.observe(client, seen, kafka)
@@ -280,6 +283,11 @@ class EntityGroup:
                 failed = error
             found |= {work.member.uid: failed for work in own}
         return found
+
+    def _seen(self, work: Work, kafka: ObservedKafka) -> Seen:
+        member = work.member
+        every = ceil(len(self._members) / THOROUGH_MAX)
+        return Seen(work.resource, member.status_in(kafka), member.kept, member.is_thorough(every))
 
     async def _plan(self, work: Work, kafka: ObservedKafka, observed: Mapping[str, object]) -> None:
         member = work.member

@@ -67,6 +67,10 @@ class Seen(NamedTuple):
 
     resource: Entity
     status: Mapping[str, Any]
+    kept: dict[str, Any]
+    """What its handler keeps between two passes. It is dropped together with the resource."""
+    is_thorough: bool = True
+    """Whether objects of the API server are read again that were read in an earlier pass."""
 
 
 class ResourceChange(NamedTuple):
@@ -177,7 +181,7 @@ class TopicHandler:
 
 
 class UserHandler:
-    """Implements `KindHandler` for KafkaUsers. Their Secrets are read in each pass; passwords are created once."""
+    """Implements `KindHandler` for KafkaUsers. Secrets are read in thorough passes; passwords are created once."""
 
     kind = USERS
     plans_long = False
@@ -203,18 +207,28 @@ class UserHandler:
         users = [_user(item.resource) for item in seen]
         names, principals = {user.user_name for user in users}, {user.principal for user in users}
         facts = await observe_users(client, sorted(names), sorted(principals))
-        secrets = await asyncio.gather(*map(self._secret, users))
-        certificates = await asyncio.gather(*map(self._certificate, users))
+        await asyncio.gather(
+            *(
+                self._read_objects(user, item.kept)
+                for user, item in zip(users, seen, strict=True)
+                # A password is set only from a Secret that was just read.
+                if item.is_thorough
+                or not item.kept
+                or (user.mechanism and user.mechanism not in facts.mechanisms.get(user.user_name, ()))
+            )
+        )
         return {
             uid_of(user): ObservedUser(
                 mechanisms=facts.mechanisms.get(user.user_name, frozenset()),
                 acls=None if facts.acls is None else facts.acls.get(user.principal, frozenset()),
                 quotas=facts.quotas.get(user.principal.partition(":")[2], {}),
-                secret=secret,
-                certificate=certificate,
+                **item.kept,
             )
-            for user, secret, certificate in zip(users, secrets, certificates, strict=True)
+            for user, item in zip(users, seen, strict=True)
         }
+
+    async def _read_objects(self, user: KafkaUser, kept: dict[str, Any]) -> None:
+        kept["secret"], kept["certificate"] = await self._secret(user), await self._certificate(user)
 
     async def _secret(self, user: KafkaUser) -> ObservedSecret | None:
         if user.secret_name is None:

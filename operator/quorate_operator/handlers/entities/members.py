@@ -3,10 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from zlib import crc32
 
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.handlers.entities.kind_handlers import KindHandler
-from quorate_operator.handlers.entities.statuses import API_SERVER, UNREACHABLE, EntityResult, Failure
+from quorate_operator.handlers.entities.statuses import (
+    API_SERVER,
+    UNREACHABLE,
+    EntityResult,
+    Failure,
+    is_ready,
+)
 from quorate_operator.handlers.resources import is_deleted
 from quorate_operator.models.manifests import Entity
 from quorate_operator.runtime.kubernetes.api import Object
@@ -35,6 +42,10 @@ class Member:
     """The fault of the operator in its last pass; empty without one."""
     pending_status: dict[str, Any] = field(default_factory=dict)
     """Fields of the status that changes have brought about, until the status has them."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What its handler keeps between two passes."""
+    passes: int = 0
+    """How often it was observed."""
     unknown: tuple[str, ...] = ()
     """The paths of fields that this release does not know."""
 
@@ -59,6 +70,14 @@ class Member:
     def changed(self) -> None:
         """Make it due at once."""
         self.due_ms = self.early_ms = 0
+
+    def is_thorough(self, every: int) -> bool:
+        """Count a pass, and return whether it is thorough: one in `every`, and each while it is not ready."""
+        self.passes += 1
+        status, generation = self.body.get("status") or {}, self.body["metadata"]["generation"]
+        # Resources that are observed together differ in which of their passes are thorough.
+        is_turn = (self.passes + crc32(self.uid.encode())) % every == 0
+        return is_turn or not is_ready(status, generation) or is_deleted(self.body)
 
     def blocked(self, failure: Failure, now_ms: int) -> Failure:
         """Return why it was not observed: of a deleted one with the way out, and as Stalled after some time."""

@@ -11,7 +11,7 @@ from kit.waiting import HANG_S
 from quorate_admin.errors import ErrorCode, ServerError
 from quorate_operator.entities.users import SetCredentials
 from quorate_operator.gateway.users import UserChange, UsersFacts
-from quorate_operator.handlers.entities import kind_handlers
+from quorate_operator.handlers.entities import group, kind_handlers
 from quorate_operator.handlers.entities.kind_handlers import UserHandler
 from quorate_operator.models.secrets import FOR_USERS
 
@@ -25,6 +25,7 @@ class Credentials:
         """The passwords that were set."""
         self.errors: list[Exception | None] = []
         self.password = "first"
+        self.reads = 0
 
     async def observe_users(self, *_: object) -> UsersFacts:
         return UsersFacts(mechanisms=dict(self.mechanisms), acls=None, quotas={})
@@ -44,6 +45,7 @@ class Credentials:
 
     async def get(self, _kind: object, namespace: str, name: str) -> Object:
         """The Secret, whose version changes with its password."""
+        self.reads += 1
         return {
             "metadata": {
                 "namespace": namespace,
@@ -65,9 +67,14 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> Credentials:
 
 
 def create_alice(bench: Bench, handler: UserHandler) -> None:
+    """Have the user alice seen."""
+    create_user(bench, handler, "alice")
+
+
+def create_user(bench: Bench, handler: UserHandler, name: str) -> None:
     """Have a KafkaUser seen that takes its password from a Secret, and is removed without any request."""
     authentication = {"type": "scram-sha-512", "secretName": "passwords"}
-    body = bench.server.create("alice", authentication=authentication, deletionPolicy="Retain")
+    body = bench.server.create(name, authentication=authentication, deletionPolicy="Retain")
     body["kind"] = "KafkaUser"
     bench.group.put(body, handler, is_changed=True)
 
@@ -103,3 +110,33 @@ async def test_nothing_is_kept_of_users_that_are_gone(credentials: Credentials) 
         await bench.group.wait_cleared("alice")
     assert not bench.group.remove("alice")
     assert "alice" not in f"{vars(handler)}"
+
+
+async def test_secrets_of_many_ready_users_are_read_in_turns(
+    credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password that was changed is set in the end, and one that Kafka lost in the next pass."""
+    monkeypatch.setattr(group, "THOROUGH_MAX", 10)
+    bench, handler = Bench(), UserHandler(cast("Any", credentials))
+    names = [f"user-{number}" for number in range(40)]
+    for name in names:
+        create_user(bench, handler, name)
+    await bench.reconcile()
+    await bench.reconcile()
+    assert all(bench.condition(name, "Ready") == ("True", "AsDesired") for name in names)
+    reads = []
+    for _ in range(4):
+        before = credentials.reads
+        await bench.reconcile()
+        reads.append(credentials.reads - before)
+    assert sum(reads) == 40
+    assert max(reads) < 25
+    credentials.password = "second"
+    credentials.set.clear()
+    for _ in range(6):
+        await bench.reconcile()
+    assert credentials.set == ["second"] * 40
+    credentials.set.clear()
+    credentials.mechanisms.pop("user-7")
+    await bench.reconcile()
+    assert credentials.set == ["second"]
