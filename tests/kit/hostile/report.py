@@ -84,7 +84,7 @@ def row(figures: Figures) -> str:
         _milliseconds(figures.creates_s),
         _milliseconds(figures.large_s),
         _milliseconds(figures.connects_s),
-        _milliseconds(figures.scrapes_s),
+        _milliseconds(figures.scrapes_s) if figures.is_scraped else "-",
         f"{figures.rss_max_bytes // MIB:,}",
         f"{figures.processors:.2f}",
         str(figures.elections),

@@ -57,6 +57,8 @@ class Figures:
     large_s: list[float] = field(repr=False)
     """Requests of 40 kB of a broker."""
     scrapes_s: list[float] = field(repr=False)
+    is_scraped: bool
+    """Whether the controllers have an HTTP listener for metrics, as those of Kafka do not."""
     rss_before_bytes: int
     rss_max_bytes: int
     processors: float
@@ -149,6 +151,7 @@ class Siege:
             connects_s=seen.connects_s,
             large_s=seen.large_s,
             scrapes_s=seen.scrapes_s,
+            is_scraped=self.victim.http_port is not None,
             rss_before_bytes=rss_bytes,
             rss_max_bytes=max(seen.rss_bytes),
             processors=processors,
