@@ -103,9 +103,15 @@ class ControlPlane:
         )
 
     @contextmanager
-    def operator(self, python: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-        """Run an operator, and kill it at the end."""
-        options = ("operator", "run", f"--namespace={NAMESPACE}", f"--listen=127.0.0.1:{self._port}")
+    def operator(self, python: str, log: Path, *further: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run an operator with further options, and kill it at the end."""
+        options = (
+            "operator",
+            "run",
+            f"--namespace={NAMESPACE}",
+            f"--listen=127.0.0.1:{self._port}",
+            *further,
+        )
         environment = {**os.environ, "KUBECONFIG": f"{self._kubeconfig}"}
         with log.open("wb") as output:
             process = subprocess.Popen(
