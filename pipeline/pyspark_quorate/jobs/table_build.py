@@ -78,8 +78,9 @@ def build(
     chosen = [table for table, _ in stale]
     clusters = frozenset[str]().union(*(some for _, some in stale))
     steps.begin(f"building {len(chosen)} tables")
-    _stage(spark, lake, chosen, clusters)
-    lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters))
+    written = _stage(spark, lake, chosen, clusters)
+    change = replace(_change(lake, chosen, clusters), written=written)
+    lake.commit(change, _state(lake.state, chosen, clusters))
     return Built(tuple(table.name for table in chosen), len(clusters))
 
 
@@ -88,8 +89,13 @@ def stored_schema(table: Table, kind: str = "parquet") -> StructType:
     return StructType([*stored_fields(table, kind), DAY])
 
 
-def _stage(spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: frozenset[str]) -> None:
-    """Fold the rows, and write all tables to staging: a folder per table, cluster and day."""
+def _stage(
+    spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: frozenset[str]
+) -> list[tuple[str, int]]:
+    """Fold the rows, and write all tables to staging: a folder per table, cluster and day.
+
+    Returns the files that tasks wrote, and their sizes.
+    """
     staged = lake.staging / "tables"
     for table in tables:
         (staged / table.name).mkdir(parents=True)
@@ -101,12 +107,17 @@ def _stage(spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: f
         reads=lake.state.reads,
     )
     plan.where.mkdir()
-    fold_tasks.fold(spark, plan, clusters)
+    written = fold_tasks.fold(spark, plan, clusters)
     for cluster in folders(plan.where).values():
         for made in cluster.iterdir():
             made.rename(staged / made.name / cluster.name)
     for table in tables:
         _write_columns(stored_schema(table, lake.state.format), staged / table.name / COLUMNS_FILE)
+    files = []
+    for file in written:
+        cluster_folder, name, *below = Path(file.path).relative_to(plan.where).parts
+        files.append((str(staged.joinpath(name, cluster_folder, *below)), file.size_bytes))
+    return files
 
 
 def _write_columns(schema: StructType, file: Path) -> None:

@@ -74,6 +74,8 @@ class UnreadablePlace:
     address: str
     cluster_id: str
     detail: str
+    is_error: bool = False
+    """Whether reading failed, which may succeed later, as opposed to a directory that lacks its cluster id."""
 
 
 def open_root(address: str) -> Root:
@@ -114,7 +116,7 @@ def _search(
         entries = sorted(root.file_system.get_file_info(fs.FileSelector(path)), key=lambda entry: entry.path)
     except (OSError, pa.ArrowException) as error:
         yield UnreadablePlace(
-            address=address, cluster_id=cluster_id or "", detail=f"can't be listed: {error}"
+            address=address, cluster_id=cluster_id or "", detail=f"can't be listed: {error}", is_error=True
         )
         return
     files = {entry.base_name: entry for entry in entries if entry.type == fs.FileType.File}
@@ -140,21 +142,23 @@ def _directory(
     places = [path] if META_PROPERTIES in files else []
     if _last_part(path) == METADATA_DIRECTORY:
         places.append(parent)
-    found, detail = None, f"no {META_PROPERTIES} beside it"
+    found, detail, is_error = None, f"no {META_PROPERTIES} beside it", False
     for place in places:
         try:
             found = _cluster_id(root, f"{place}/{META_PROPERTIES}")
         except FileNotFoundError:
             continue
         except (OSError, ValueError, pa.ArrowException) as error:
-            detail = f"{META_PROPERTIES}: {error}"
+            detail, is_error = f"{META_PROPERTIES}: {error}", not isinstance(error, ValueError)
         if found is not None:
             break
     cluster_id = found or cluster_id
     address = root.address(path)
     if cluster_id is None:
         advice = "set the option clusterId"
-        return UnreadablePlace(address=address, cluster_id="", detail=f"{detail}; {advice}")
+        return UnreadablePlace(
+            address=address, cluster_id="", detail=f"{detail}; {advice}", is_error=is_error
+        )
     segments = [
         SegmentFile(address=root.address(file.path), size_bytes=file.size, base_offset=int(match[1]))
         for name, file in files.items()

@@ -6,6 +6,7 @@ rows is in memory for each file that has rows at the current place.
 
 import json
 import re
+import socket
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -32,15 +33,23 @@ from pyspark_quorate.tables.summary import Summary
 _FILE: Final = re.compile(r"/[^/]*\.(log|checkpoint)$")
 Reads = Mapping[str, Sequence[tuple[int, int]]]
 """Directory -> the commit of each read of it, and the offset that it started at."""
+Listing = Sequence[tuple[str, int]]
+"""Names and sizes in bytes of the files of a cluster's folder, in order."""
 _EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
 
 
 class StoredRows:
     """The rows of one cluster."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read the footers of the files in the cluster's folder. Raises LakeError for a file of another writer."""
-        self._files = [_File(path) for path in sorted(folder.glob("*.parquet"))]
+    def __init__(self, folder: Path, listing: Listing | None = None) -> None:
+        """Read the footers of the files in the cluster's folder.
+
+        `listing`: the files that the driver sees, which a task must see, too.
+
+        Raises:
+            LakeError: for a file of another writer, or if a file of the listing is missing or has another size.
+        """
+        self._files = [_File(path) for path in _files_in(folder, listing)]
 
     def summary(self) -> Summary:
         """A summary of all rows but gaps."""
@@ -79,6 +88,31 @@ class StoredRows:
             parts = [cursor.rows_until(bound) for cursor in cursors]
             cursors = [cursor for cursor in cursors if not cursor.is_done]
             yield from _merged([part for part in parts if len(part)])
+
+
+def list_rows(folder: Path) -> Listing:
+    """List the files of a cluster's folder, on the driver. Raises LakeError without any."""
+    found = [(path.name, path.stat().st_size) for path in sorted(folder.glob("*.parquet"))]
+    if not found:
+        raise LakeError(
+            f"{folder} has no files, but the lake has rows of this cluster: restore them from a copy of the lake"
+        )
+    return found
+
+
+def _files_in(folder: Path, listing: Listing | None) -> list[Path]:
+    if listing is None:
+        return sorted(folder.glob("*.parquet"))
+    for name, size_bytes in listing:
+        file = folder / name
+        found_bytes = file.stat().st_size if file.exists() else None
+        if found_bytes != size_bytes:
+            seen = "is missing" if found_bytes is None else f"has {found_bytes} bytes"
+            raise LakeError(
+                f"{file} {seen} on {socket.gethostname()}, but has {size_bytes} bytes on the driver: executors need "
+                "the directory of the lake, on a disk that they share with the driver"
+            )
+    return [folder / name for name, _ in listing]
 
 
 def _merged(parts: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

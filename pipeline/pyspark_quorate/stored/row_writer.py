@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_quorate import rows
+from pyspark_quorate.stored.durable import Written, flush
 from pyspark_quorate.stored.files import (
     ARROW_SCHEMA,
     COMMIT,
@@ -26,9 +27,6 @@ from pyspark_quorate.tables.summary import Stretch, Summary, codes, summarize
 
 FILE_ROWS_MAX: Final = 4_000_000
 
-Written = tuple[str, str]
-"""A cluster id and the path of a file with rows of this cluster."""
-
 
 class RowsWriter:
     """Writes rows of clusters, one file after the other: rows that can't follow the last ones begin a new file."""
@@ -38,7 +36,7 @@ class RowsWriter:
         self._where = where
         self._commit = commit
         self._file: _File | None = None
-        self._written: list[Written] = []
+        self._written: list[tuple[str, Path]] = []
 
     def add(self, cluster_id: str, batch: pa.RecordBatch) -> None:
         """Add rows of a cluster, with the columns of :data:`pyspark_quorate.rows.SCHEMA`, or stored ones."""
@@ -50,15 +48,17 @@ class RowsWriter:
             self._close_file()
             path = self._where / folder_name(cluster_id) / f"{len(self._written):05d}.parquet"
             self._file = _File(path, cluster_id)
-            self._written.append((cluster_id, str(path)))
+            self._written.append((cluster_id, path))
         self._file.add(self._stored(records), self._stored(batch.filter(is_gap)))
         if len(records):
             self._file.summary.add(summarize(with_times_as_numbers(records)))
 
     def close(self) -> list[Written]:
-        """Complete the last file. Returns all files."""
+        """Complete the last file. Returns all files, which are durable."""
         self._close_file()
-        return self._written
+        if self._written:
+            flush(self._where)
+        return [Written(cluster_id, str(path), path.stat().st_size) for cluster_id, path in self._written]
 
     def _close_file(self) -> None:
         if self._file is not None:

@@ -52,10 +52,12 @@ def write(where: Path, world: list[Row], chance: random.Random) -> Path:
         for file in sources[task::tasks]:
             for batch in batches_of([row for row in world if row[source] == file], chance.randrange(1, 40)):
                 writer.add(CLUSTER, batch)
-        for _, file in writer.close():
-            target = where / folder_name(CLUSTER) / f"{task}-{Path(file).name}"
+        for written in writer.close():
+            file = Path(written.path)
+            assert file.stat().st_size == written.size_bytes
+            target = where / folder_name(CLUSTER) / f"{task}-{file.name}"
             target.parent.mkdir(exist_ok=True)
-            Path(file).rename(target)
+            file.rename(target)
     return where / folder_name(CLUSTER)
 
 
