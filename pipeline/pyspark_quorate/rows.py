@@ -99,7 +99,7 @@ SCHEMA: Final = schema(
         StringType(),
         "JSON: the record's fields by their names in Kafka's schema (camelCase), including defaults; UUIDs and "
         "bytes in base64 as Kafka prints them, secrets as '[redacted]'; gap: {endOffset, detail}, endOffset is "
-        "exclusive, or null",
+        "exclusive, or null; unknown-record: also record, with the bytes of a record that this version can't decode",
     ),
 )
 """Columns of `spark.read.format("quorate")` and of its stream, in this order."""

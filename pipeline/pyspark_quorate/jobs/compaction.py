@@ -15,6 +15,7 @@ from pyspark_quorate.stored.durable import Written, check_shared
 from pyspark_quorate.stored.files import folder_name, folders
 from pyspark_quorate.stored.row_reader import Listing, Reads, StoredRows, list_rows, valid_gaps
 from pyspark_quorate.stored.row_writer import RowsWriter
+from pyspark_quorate.tables.generations import collapsed
 
 FILES_MIN = 2
 """Clusters with fewer files of rows are skipped."""
@@ -61,7 +62,7 @@ def _merge(rows: Path, where: Path, reads: Reads, cluster: tuple[str, Listing]) 
     cluster_id, listing = cluster
     stored = StoredRows(rows / folder_name(cluster_id), listing)
     attempt = where / f"attempt-{uuid.uuid4()}"
-    writer = RowsWriter(attempt, 0)
+    writer = RowsWriter(attempt, 0, collapsed(stored.summary().reads))
     for batch in stored.records():
         writer.add(cluster_id, batch)
     writer.add(cluster_id, valid_gaps(stored.gaps(), reads))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -23,8 +24,13 @@ from pyspark_quorate.source.layout import (
 from pyspark_quorate.source.options import ALL
 from pyspark_quorate.source.pieces import Piece, plan_pieces
 from pyspark_quorate.source.reader import Failure
-from pyspark_quorate.stored.files import UNKNOWN_CLUSTER
+from pyspark_quorate.stored.files import UNKNOWN_CLUSTER, folder_name
+from pyspark_quorate.stored.known_rows import another_history, time_text
+from pyspark_quorate.stored.row_reader import StoredRows, summary_of
 from pyspark_quorate.tables.contract import Table
+from pyspark_quorate.tables.generations import directory_of
+from pyspark_quorate.tables.one_history import Conflict, find_conflict, find_restart
+from pyspark_quorate.tables.summary import Summary
 
 UNREADABLE: Final = "unreadable"
 
@@ -124,12 +130,37 @@ def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place]) -> Seque
     pieces, starts = _pieces(places)
     again = {piece.origin.source for piece in pieces if piece.origin.source in lake.state.files}
     stored = store_tasks.store_pieces(spark, store_tasks.store_plan(lake, again, starts), pieces)
+    _check_histories(lake, stored)
     state = _state(lake.state, places, stored)
     if state.files == lake.state.files:
         lake.discard_staged()  # all of it failed as before: the gaps are stored already
     else:
         lake.commit(store_tasks.staged_change(lake, stored.files), state)
     return stored.failures
+
+
+def _check_histories(lake: Lake, stored: Stored) -> None:
+    """Check that new rows continue the histories that the lake has. Raises LakeError."""
+    new: dict[str, Summary] = {}
+    for file in stored.files:
+        new.setdefault(file.cluster_id, Summary()).add(summary_of(Path(file.path)))
+    for cluster_id, found in new.items():
+        before = StoredRows(lake.rows / folder_name(cluster_id)).summary()
+        directories = sorted({directory_of(source) for source, _ in found.log})
+        restarts = [find_restart(before, found, directory) for directory in directories]
+        found.add(before)
+        for conflict in (*restarts, find_conflict(found)):
+            if conflict is not None:
+                raise another_history(conflict.found.source, _conflict_text(conflict))
+
+
+def _conflict_text(conflict: Conflict) -> str:
+    known, found = (
+        f"offset {start.offset} of {time_text(start.time_us)}" for start in (conflict.known, conflict.found)
+    )
+    if conflict.known.epoch == conflict.found.epoch:
+        return f"epoch {conflict.found.epoch} begins at {found}, and at {known} in {conflict.known.source}"
+    return f"it has {found}, and had {known} before"
 
 
 def _pieces(places: Sequence[Place]) -> tuple[list[Piece], dict[str, int]]:

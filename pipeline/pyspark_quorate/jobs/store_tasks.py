@@ -22,9 +22,9 @@ from pyspark_quorate.source.reader import Failure, cut_large, read_piece
 from pyspark_quorate.source.selection import Selection, select
 from pyspark_quorate.stored.durable import Written, check_shared
 from pyspark_quorate.stored.files import UNKNOWN_CLUSTER, folder_name
+from pyspark_quorate.stored.known_rows import KnownRows
 from pyspark_quorate.stored.row_reader import StoredRows
-from pyspark_quorate.stored.row_writer import RowsWriter, without_known
-from pyspark_quorate.tables.summary import Summary
+from pyspark_quorate.stored.row_writer import RowsWriter
 
 STAGED: Final = "rows"
 """The folder in staging for rows."""
@@ -150,16 +150,20 @@ class _Task:
         check_shared(plan.where)
         self.writer = RowsWriter(plan.where / f"attempt-{uuid.uuid4()}", plan.commit)
         self._plan = plan
-        self._known: tuple[str, Summary] | None = None
+        self._known: tuple[str, KnownRows] | None = None
 
     def add(self, cluster_id: str, source: str, batch: pa.RecordBatch) -> None:
         """Add rows of one source."""
         cluster_id = cluster_id or UNKNOWN_CLUSTER
         if source in self._plan.again:
-            batch = without_known(batch, self._known_rows(cluster_id))
+            batch, back = self._known_rows(cluster_id).divide(batch, source)
+            self.writer.note_again(cluster_id, back)
         self.writer.add(cluster_id, batch)
 
-    def _known_rows(self, cluster_id: str) -> Summary:
+    def _known_rows(self, cluster_id: str) -> KnownRows:
         if self._known is None or self._known[0] != cluster_id:
-            self._known = cluster_id, StoredRows(self._plan.rows / folder_name(cluster_id)).summary()
+            self._known = (
+                cluster_id,
+                KnownRows(StoredRows(self._plan.rows / folder_name(cluster_id)).summary()),
+            )
         return self._known[1]

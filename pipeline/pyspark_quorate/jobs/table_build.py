@@ -18,6 +18,7 @@ from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeState, TableState
 from pyspark_quorate.rows import nullable
+from pyspark_quorate.source.payload import decoder_version
 from pyspark_quorate.stored.files import folders
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.registry import TABLES
@@ -29,6 +30,10 @@ COLUMNS_FILE: Final = "_common_metadata"
 """Spark reads a table's columns from this file first."""
 SPARK_COLUMNS: Final = "org.apache.spark.sql.parquet.row.metadata"
 """The key of Spark's own schema in a Parquet file."""
+
+
+FOLD_VERSION: Final = 2
+"""Raise it when the same rows make other tables: they are built again then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,6 @@ def _state(state: LakeState, tables: Sequence[Table], clusters: frozenset[str]) 
 
 
 def _fingerprint(table: Table) -> str:
-    """A hash of the table's columns; when it changes, the table is rebuilt for every cluster."""
+    """A hash of the table's columns, the fold's version and the known records; with another one, all is rebuilt."""
     text = ";".join(f"{field.name} {field.dataType.simpleString()}" for field in table.schema.fields)
-    return hashlib.sha256(f"{text};{table.day}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{text};{table.day};{FOLD_VERSION};{decoder_version()}".encode()).hexdigest()[:16]

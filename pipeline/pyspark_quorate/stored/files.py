@@ -36,8 +36,8 @@ FOLDED_SCHEMA: Final = pa.schema(
 GROUP_ROWS: Final = 1 << 14
 """The number of rows that a reader of a file has in memory at once, and the writer."""
 FOOTER: Final = b"quorate.rows"
-"""The key of a JSON object in a file's footer: `summary`, and `recordGroups`, the number of row groups with records.
-Those behind them have gaps.
+"""The key of a JSON object in a file's footer: `summary`, `recordGroups`, the number of row groups with records, and
+`unknownRecords`, the number of records that could not be decoded. The groups behind those with records have gaps.
 """
 Key = tuple[Any, ...]
 """The place of a row in `ORDER`."""
