@@ -53,7 +53,7 @@ def test_two_histories_at_once_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_node_with_a_new_disk_goes_on_with_the_history(tmp_path: Path) -> None:
-    """Its log begins anew, with the same records, or behind them."""
+    """Its log has the same records, or begins behind them."""
     lake = tmp_path / "lake"
     OLD.write(tmp_path / "node")
     ingest_into(local_tasks(), lake, tmp_path / "node")
