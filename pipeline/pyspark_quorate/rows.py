@@ -3,8 +3,10 @@
 All tables are built from these columns, whatever their origin: a directory, a checkpoint or a running quorum.
 """
 
-from typing import Final
+from inspect import signature
+from typing import Any, Final
 
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -60,6 +62,17 @@ def list_of(*fields: StructField) -> ArrayType:
 def schema(*columns: StructField) -> StructType:
     """The columns of a table, in order."""
     return StructType(list(columns))
+
+
+_IN_UTC: Final[dict[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {"timestamp_utc": True}
+)
+"""The argument for times in UTC: Spark 4.3 gave it another name."""
+
+
+def arrow_schema(columns: StructType) -> Any:
+    """The columns in Arrow, with times in UTC."""
+    return to_arrow_schema(columns, **_IN_UTC)
 
 
 CLUSTER_ID: Final = column("cluster_id", StringType(), "Kafka's cluster id")

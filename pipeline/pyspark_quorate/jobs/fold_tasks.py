@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType, VariantType
 
 from pyspark_quorate import rows
@@ -179,7 +178,7 @@ def write_table(table: Table, found: list[Row], where: Path, file: str) -> None:
     for row in found:
         time_us = row[day]
         of_day.setdefault(None if time_us is None else time_us // _DAY_US, []).append(row)
-    schema = to_arrow_schema(StructType(fields), timezone="UTC")
+    schema = rows.arrow_schema(StructType(fields))
     for number, some in of_day.items():
         try:
             some.sort(key=itemgetter(*key))
@@ -194,7 +193,7 @@ def write_table(table: Table, found: list[Row], where: Path, file: str) -> None:
 
 def write_records(table: Table, batches: Sequence[pa.RecordBatch], where: Path, file: str, kind: str) -> None:
     """Write rows of table `records` of one cluster, with times as numbers, a file of this name for each day."""
-    schema = to_arrow_schema(StructType(stored_fields(table, kind)[1:]), timezone="UTC")
+    schema = rows.arrow_schema(StructType(stored_fields(table, kind)[1:]))
     found = pa.Table.from_batches(batches).combine_chunks()
     for number, some in _by_day(found.sort_by([(name, "ascending") for name in _key(table)])):
         columns = [some.column(name).combine_chunks() for name in schema.names]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pyspark_quorate.errors import LakeError
@@ -19,6 +20,7 @@ from pyspark_quorate.source.layout import (
     Root,
     UnreadablePlace,
     find_directories,
+    in_one_line,
     open_root,
 )
 from pyspark_quorate.source.options import ALL
@@ -220,8 +222,6 @@ def _list_sources(sources: Sequence[str], known: Mapping[str, str], cluster_id: 
             found = find_directories(root, cluster_id)
         except LayoutError as error:
             raise LakeError(str(error).replace("option path", "source")) from error
-        except OSError as error:
-            raise LakeError(f"source {source}: {error}") from error
         if not found:
             raise LakeError(
                 f"source {source}: no metadata log below it: no directory __cluster_metadata-0, "
@@ -277,6 +277,10 @@ def _marks(root: Root, found: MetadataDirectory) -> Iterator[tuple[str, str, int
         *(checkpoint.address for checkpoint in found.checkpoints),
     ]
     paths = [address.removeprefix(root.prefix) for address in addresses]
-    for address, entry in zip(addresses, root.file_system.get_file_info(paths), strict=True):
+    try:
+        entries = root.file_system.get_file_info(paths)
+    except (OSError, pa.ArrowException) as error:
+        raise LakeError(f"source {found.address}: {in_one_line(error)}") from error
+    for address, entry in zip(addresses, entries, strict=True):
         if entry.size is not None:  # otherwise it was just deleted
             yield address, f"{entry.size} {entry.mtime_ns}", entry.size

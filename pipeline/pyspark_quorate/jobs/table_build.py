@@ -8,7 +8,6 @@ from typing import Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DateType, StructType
 
 from pyspark_quorate.errors import LakeError
@@ -17,7 +16,7 @@ from pyspark_quorate.jobs.fold_tasks import stored_fields
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeState, TableState
-from pyspark_quorate.rows import nullable
+from pyspark_quorate.rows import arrow_schema, nullable
 from pyspark_quorate.source.payload import decoder_version
 from pyspark_quorate.stored.files import folders
 from pyspark_quorate.tables.contract import Table
@@ -127,7 +126,7 @@ def _stage(
 
 def _write_columns(schema: StructType, file: Path) -> None:
     """Write a Parquet file with the columns, for Spark and for others, and without rows."""
-    columns = to_arrow_schema(schema, timezone="UTC").with_metadata({SPARK_COLUMNS: schema.json()})
+    columns = arrow_schema(schema).with_metadata({SPARK_COLUMNS: schema.json()})
     pq.write_metadata(columns, file)
 
 

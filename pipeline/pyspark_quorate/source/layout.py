@@ -17,6 +17,8 @@ from quorate_protocol.properties import parse_properties
 
 _DEPTH_MAX: Final = 16
 _META_PROPERTIES_BYTES_MAX: Final = 1 << 20
+_STORES: Final = {"s3a": "s3", "s3n": "s3"}
+"""Names of Hadoop for stores -> names of Arrow."""
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -80,13 +82,13 @@ class UnreadablePlace:
 
 def open_root(address: str) -> Root:
     """The file system of a path or of an address such as s3://bucket/path. Raises LayoutError."""
-    scheme, separator, _ = address.partition("://")
+    scheme, separator, rest = address.partition("://")
     try:
         if not separator:
             return Root(fs.LocalFileSystem(), str(Path(address).expanduser().absolute()), "")
-        file_system, path = fs.FileSystem.from_uri(address)
+        file_system, path = fs.FileSystem.from_uri(f"{_STORES.get(scheme, scheme)}://{rest}")
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise LayoutError(f"option path: {address}: {error}") from error
+        raise LayoutError(f"option path: {address}: {in_one_line(error)}") from error
     if isinstance(file_system, fs.LocalFileSystem):
         return Root(file_system, path, "")
     return Root(
@@ -94,12 +96,21 @@ def open_root(address: str) -> Root:
     )
 
 
+def in_one_line(error: Exception) -> str:
+    """The message of an error, whose lines are joined: libraries of stores report several."""
+    return " ".join(str(error).split())
+
+
 def find_directories(root: Root, cluster_id: str | None = None) -> list[MetadataDirectory | UnreadablePlace]:
     """The metadata logs below a root, ordered by path. Raises LayoutError if the root is not a directory.
 
     `cluster_id` is for directories without meta.properties.
     """
-    if root.file_system.get_file_info(root.path).type != fs.FileType.Directory:
+    try:
+        kind = root.file_system.get_file_info(root.path).type
+    except (OSError, pa.ArrowException) as error:  # a store without login, for example
+        raise LayoutError(f"option path: {root.address(root.path)}: {in_one_line(error)}") from error
+    if kind != fs.FileType.Directory:
         raise LayoutError(f"option path: {root.address(root.path)}: not a directory")
     return list(_search(root, root.path, cluster_id, depth=0))
 
@@ -116,7 +127,10 @@ def _search(
         entries = sorted(root.file_system.get_file_info(fs.FileSelector(path)), key=lambda entry: entry.path)
     except (OSError, pa.ArrowException) as error:
         yield UnreadablePlace(
-            address=address, cluster_id=cluster_id or "", detail=f"can't be listed: {error}", is_error=True
+            address=address,
+            cluster_id=cluster_id or "",
+            detail=f"can't be listed: {in_one_line(error)}",
+            is_error=True,
         )
         return
     files = {entry.base_name: entry for entry in entries if entry.type == fs.FileType.File}
@@ -149,7 +163,7 @@ def _directory(
         except FileNotFoundError:
             continue
         except (OSError, ValueError, pa.ArrowException) as error:
-            detail, is_error = f"{META_PROPERTIES}: {error}", not isinstance(error, ValueError)
+            detail, is_error = f"{META_PROPERTIES}: {in_one_line(error)}", not isinstance(error, ValueError)
         if found is not None:
             break
     cluster_id = found or cluster_id

@@ -20,7 +20,7 @@ from quorate_protocol.wire.codec.native import extension
 from pyspark_quorate import rows
 from pyspark_quorate.rows import UNREADABLE_FILE
 from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
-from pyspark_quorate.source.layout import LayoutError, find_directories, open_root
+from pyspark_quorate.source.layout import LayoutError, find_directories, in_one_line, open_root
 from pyspark_quorate.source.options import Options, parse_options
 from pyspark_quorate.source.pieces import Piece, cut, pack, plan_pieces
 from pyspark_quorate.source.record_decoder import RowReader, gap_rows
@@ -143,7 +143,7 @@ def read_piece(
             yield from _read_file(file, piece, reader)
     except (OSError, pa.ArrowException, LayoutError) as error:
         is_log = origin.snapshot is None
-        detail = f"can't be read: {error}"
+        detail = f"can't be read: {in_one_line(error)}"
         if failures is not None:
             failures.append(Failure(origin.source, detail))
         gap = Gap(

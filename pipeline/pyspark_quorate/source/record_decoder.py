@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql.pandas.types import to_arrow_schema
 from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.framing import FRAME_VERSION
 from quorate_protocol.records.generated import RECORD_CLASSES
@@ -32,7 +31,7 @@ from pyspark_quorate.source.payload import (
 from pyspark_quorate.source.runs import Batches, Integers, gather
 from pyspark_quorate.source.selection import Selection
 
-ARROW_SCHEMA: Final = to_arrow_schema(rows.SCHEMA, timezone="UTC")
+ARROW_SCHEMA: Final = rows.arrow_schema(rows.SCHEMA)
 """The schema that Spark expects of a RecordBatch."""
 ROWS_PER_BATCH_MAX: Final = 1 << 16
 """The number of records decoded together, unless one batch has more."""

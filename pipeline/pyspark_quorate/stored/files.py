@@ -7,7 +7,6 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructType
 
 from pyspark_quorate import rows
@@ -19,7 +18,7 @@ SCHEMA: Final = StructType(
         rows.column(COMMIT, LongType(), "the commit of the lake that added it"),
     ]
 )
-ARROW_SCHEMA: Final = to_arrow_schema(SCHEMA, timezone="UTC")
+ARROW_SCHEMA: Final = rows.arrow_schema(SCHEMA)
 """The columns of a file; the cluster id is in the folder's name."""
 ORDER: Final = (
     ("offset", "ascending"),

@@ -60,8 +60,8 @@ def find_restart(stored: Summary, found: Summary, directory: str) -> Conflict | 
     return None
 
 
-def _is_another_time(one: Start, other: Start) -> bool:
-    return None not in (one.time_us, other.time_us) and one.time_us != other.time_us
+def _is_another_time(known: Start, found: Start) -> bool:
+    return None not in (known.time_us, found.time_us) and known.time_us != found.time_us
 
 
 def _starts(summary: Summary) -> Iterator[Start]:
