@@ -258,13 +258,16 @@ def _new_files(
     for address, mark, size in _marks(root, found):
         marks[address], sizes[address] = mark, size
     new = [address for address, mark in marks.items() if known.get(address) != mark]
-    if not new:
+    if not new and found.address not in known:
         return None
+    # If nothing is new but the directory was unreadable, its last file is read again, which makes that gap void.
     # The first read of a directory starts at 0, so that a missing start of its log becomes a gap.
     is_first = not any(address in known for address in marks)
     return Place(
         found=found,
-        start=0 if is_first else min(offsets[address] for address in new),
+        start=0
+        if is_first
+        else min((offsets[address] for address in new), default=max(offsets.values(), default=0)),
         files=marks,
         new_files=len(new),
         new_bytes=sum(sizes[address] for address in new),

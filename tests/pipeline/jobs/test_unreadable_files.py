@@ -101,3 +101,19 @@ def test_a_directory_whose_cluster_could_not_be_read_is_read_later(
     assert ingest_into(local_tasks(), lake, tmp_path / "nodes").unreadable == []
     assert stored_lines(lake, TABLES)["topics"]
     assert "unreadable-file" not in repr(rows_of(lake, "gaps"))
+
+
+def test_a_known_directory_that_was_unreadable_leaves_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in it is new when it is readable again."""
+    LOG.write(tmp_path / "nodes" / "a")
+    lake = tmp_path / "lake"
+    ingest_into(local_tasks(), lake, tmp_path / "nodes")
+    with broken(monkeypatch, lambda path: path.endswith("meta.properties")):
+        assert ingest_into(local_tasks(), lake, tmp_path / "nodes").unreadable
+    assert ingest_into(local_tasks(), lake, tmp_path / "nodes").unreadable == []
+    assert rows_of(lake, "gaps") == []
+    before = files(lake)
+    ingest_into(local_tasks(), lake, tmp_path / "nodes")
+    assert files(lake) == before

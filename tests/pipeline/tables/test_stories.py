@@ -26,7 +26,18 @@ def line(
     offset, ordinal = place if isinstance(place, tuple) else (place, 0)
     read = rows.SNAPSHOT if isinstance(place, tuple) else rows.LOG
     time = START + timedelta(hours=offset - (read == rows.SNAPSHOT))
-    return (cluster, f"{cluster}/{file}/log", read, offset, ordinal, epoch, time, kind, 0, json.dumps(payload))
+    return (
+        cluster,
+        f"{cluster}/{file}/log",
+        read,
+        offset,
+        ordinal,
+        epoch,
+        time,
+        kind,
+        0,
+        json.dumps(payload),
+    )
 
 
 def config(cluster: str, file: str, offset: int, epoch: int) -> Line:
