@@ -31,7 +31,6 @@ from pyspark_quorate.jobs.lake import COMMIT, STAGING, TRASH, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.table_reader import read_table
 from pyspark_quorate.source import layout, reader
-from pyspark_quorate.stored import row_reader
 
 TABLES: Final = ("records", "gaps", "topics", "leadership")
 KINDS: Final = ("kill", "open", "vanish", "writers", "clock")
@@ -69,8 +68,8 @@ class Disturbance:
         for module, name in (
             (pq, "write_table"),
             (pq, "ParquetWriter"),
-            (row_reader.pq, "read_metadata"),
-            (row_reader.pq, "ParquetFile"),
+            (pq, "read_metadata"),
+            (pq, "ParquetFile"),
         ):
             setattr(module, name, self._opening(getattr(module, name)))
         for tasks, name in (
@@ -80,7 +79,7 @@ class Disturbance:
         ):
             setattr(tasks, name, self._vanishing(getattr(tasks, name)))
         for places in (reader, ingest):
-            places.open_root = self._open_root  # type: ignore[attr-defined]
+            vars(places)["open_root"] = self._open_root
 
     def _operation(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in OPERATIONS and self._lake in str(arguments[0]):
@@ -121,7 +120,7 @@ class Disturbance:
 
     def _open_root(self, address: str) -> layout.Root:
         root = layout.open_root(address)
-        return replace(root, file_system=_Files(root.file_system, self._disturb))  # type: ignore[arg-type]
+        return replace(root, file_system=_Files(root.file_system, self._disturb))
 
 
 class _Files:

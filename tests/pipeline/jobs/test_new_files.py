@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from kit.lake.directories import write_directory
+from pyarrow import fs
 from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.ingest import Place, find_places, with_read
 from pyspark_quorate.jobs.state import Read
@@ -70,7 +71,7 @@ def test_a_store_that_refuses_its_caller_is_one_line(monkeypatch: pytest.MonkeyP
             raise pa.ArrowException("Unknown error: no token\naz: not found")
 
     def open_root(_: str) -> layout.Root:
-        return layout.Root(Refusing(), "container/logs", "abfss://")  # type: ignore[arg-type]
+        return layout.Root(Refusing(), "container/logs", "abfss://")
 
     monkeypatch.setattr("pyspark_quorate.jobs.ingest.open_root", open_root)
     with pytest.raises(LakeError) as raised:
@@ -82,9 +83,7 @@ def test_stores_have_the_names_of_hadoop_too(monkeypatch: pytest.MonkeyPatch) ->
     def from_uri(address: str) -> tuple[object, str]:
         return object(), address.removeprefix("s3://")
 
-    names = SimpleNamespace(
-        FileSystem=SimpleNamespace(from_uri=from_uri), LocalFileSystem=layout.fs.LocalFileSystem
-    )
+    names = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri), LocalFileSystem=fs.LocalFileSystem)
     monkeypatch.setattr(layout, "fs", names)
     root = layout.open_root("s3a://bucket/logs")
     assert (root.path, root.address("bucket/logs/a")) == ("bucket/logs", "s3a://bucket/logs/a")

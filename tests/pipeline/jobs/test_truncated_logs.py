@@ -97,11 +97,11 @@ def test_portions_orders_and_truncations_do_not_matter(tmp_path: Path, seed: int
         logs.nodes[node].write(copies / f"end-{node}")
     ingest_into(local_tasks(jobs), lake, nodes)
     ingest_into(local_tasks(), tmp_path / "once", copies)
-    found = rows(lake)
-    assert found == rows(tmp_path / "once")
+    made = rows(lake)
+    assert made == rows(tmp_path / "once")
     ingest_into(local_tasks(), tmp_path / "fresh", nodes)
     fresh = rows(tmp_path / "fresh")
-    assert {name for name in fresh if fresh[name] != found[name]} <= {"records", "gaps"}
+    assert {name for name in fresh if fresh[name] != made[name]} <= {"records", "gaps"}
 
 
 def test_some_logs_are_truncated() -> None:

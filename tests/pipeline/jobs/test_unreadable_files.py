@@ -43,7 +43,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, is_broken: Callable[[str], bool]) ->
 
     def open_root(address: str) -> layout.Root:
         root = layout.open_root(address)
-        return replace(root, file_system=BrokenFiles(root.file_system, is_broken))  # type: ignore[arg-type]
+        return replace(root, file_system=BrokenFiles(root.file_system, is_broken))
 
     with monkeypatch.context() as patched:
         for module in (reader, ingest):
