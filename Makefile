@@ -15,6 +15,7 @@ PYTEST := $(BIN)/pytest
 PROCESSES ?= $(shell expr $$(nproc) + 1)
 SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
 MINUTES ?= 5
+RUNS ?= 200
 # Where images and the chart are published, and where the files of a release will be.
 REGISTRY ?= $(shell sed -n 's/^PUBLISHED = "\(.*\)"$$/\1/p' operator/quorate_operator/resources/facts.py)
 DOWNLOADS ?=
@@ -29,7 +30,7 @@ POWER_CUT := PYTHONPATH=tests $(BIN)/python -m kit.power_cut
 SIDE_BY_SIDE := --dist loadgroup --no-loadscope-reorder $(if $(CI),--reruns 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench mistakes simulate work soak hostile power-cut fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
+.PHONY: help play install native native-wheels test test-codec test-rungs nightly test-all check bench mistakes simulate work soak hostile power-cut lake-faults fuzz control-plane node-image kind kind-down dist images registry-login publish-images publish-chart publish-files clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +115,9 @@ soak: $(VENV)/.all .jars ## MINUTES=n of a mixed quorum of real processes while 
 
 hostile: $(VENV)/.all ## hostile clients against the listeners of real controllers: SECONDS=n of each attack; ATTACK=name, PROTOCOL=SSL: one; JAVA=1: stock Kafka, too
 	$(HOSTILE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ATTACK),--attack $(ATTACK)) $(if $(PROTOCOL),--protocol $(PROTOCOL)) $(if $(JAVA),--java) $(if $(WRITE),--write)
+
+lake-faults: $(VENV)/.all ## RUNS=n of jobs of a lake that are killed, lack files or have company, or SEED=n again
+	PYTHONPATH=tests $(BIN)/python -m kit.lake.faults --runs $(RUNS) $(if $(SEED),--seed $(SEED))
 
 power-cut: $(VENV)/.all .jars ## a table of what tools, doctor, play and operator say after a power cut, beside what is true; FULL=1: all of it
 	$(POWER_CUT) $(if $(FULL),--full)

@@ -120,8 +120,12 @@ def ingest(
                 "filesRead": done.files,
                 "bytesRead": done.bytes,
                 "clustersBuilt": done.built.clusters,
+                "unreadable": len(done.unreadable),
             }
             _show_summary(found, summary, output)
+            if done.unreadable:
+                others = f", and {len(done.unreadable) - 1} more" if done.unreadable[1:] else ""
+                raise LakeError(f"{done.unreadable[0]}{others}: the next ingest tries again")
 
 
 @app.command()

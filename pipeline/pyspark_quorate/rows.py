@@ -3,8 +3,10 @@
 All tables are built from these columns, whatever their origin: a directory, a checkpoint or a running quorum.
 """
 
-from typing import Final
+from inspect import signature
+from typing import Any, Final
 
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -62,6 +64,17 @@ def schema(*columns: StructField) -> StructType:
     return StructType(list(columns))
 
 
+_IN_UTC: Final[dict[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {"timestamp_utc": True}
+)
+"""The argument for times in UTC: Spark 4.3 gave it another name."""
+
+
+def arrow_schema(columns: StructType) -> Any:
+    """The columns in Arrow, with times in UTC."""
+    return to_arrow_schema(columns, **_IN_UTC)
+
+
 CLUSTER_ID: Final = column("cluster_id", StringType(), "Kafka's cluster id")
 
 
@@ -99,7 +112,7 @@ SCHEMA: Final = schema(
         StringType(),
         "JSON: the record's fields by their names in Kafka's schema (camelCase), including defaults; UUIDs and "
         "bytes in base64 as Kafka prints them, secrets as '[redacted]'; gap: {endOffset, detail}, endOffset is "
-        "exclusive, or null",
+        "exclusive, or null; unknown-record: also record, with the bytes of a record that this version can't decode",
     ),
 )
 """Columns of `spark.read.format("quorate")` and of its stream, in this order."""

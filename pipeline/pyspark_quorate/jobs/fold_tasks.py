@@ -22,16 +22,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType, VariantType
 
 from pyspark_quorate import rows
+from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.variant import variants
+from pyspark_quorate.stored.durable import Written, check_shared, flush
 from pyspark_quorate.stored.files import folder_name
-from pyspark_quorate.stored.row_reader import Reads, StoredRows, valid_gaps
+from pyspark_quorate.stored.row_reader import Listing, Reads, StoredRows, list_rows, valid_gaps
 from pyspark_quorate.tables.contract import Row, Table
 from pyspark_quorate.tables.evidence import evidence_of
 from pyspark_quorate.tables.fold import ClusterFold
+from pyspark_quorate.tables.records import TABLE as RECORDS
 
 WAITING_ROWS_MAX: Final = 100_000
 """The maximum number of complete rows of one cluster in memory, summed over all tables."""
@@ -57,22 +59,42 @@ class FoldPlan:
     """The reads of directories, which make older gaps void."""
 
 
-def fold(spark: SparkSession, plan: FoldPlan, clusters: Iterable[str]) -> None:
-    """Write the tables of these clusters, in one job of Spark."""
-    ordered = sorted(clusters)
-    if ordered:
-        tasks = spark.sparkContext.parallelize(ordered, min(len(ordered), TASKS_MAX))
-        tasks.foreach(partial(fold_cluster, plan))
+def fold(spark: SparkSession, plan: FoldPlan, clusters: Iterable[str]) -> list[Written]:
+    """Write the tables of these clusters, in one job of Spark. Returns their files.
+
+    Raises:
+        LakeError: if the lake has no files with the rows of a cluster.
+    """
+    ordered = [(cluster, list_rows(plan.rows / folder_name(cluster))) for cluster in sorted(clusters)]
+    if not ordered:
+        return []
+    tasks = spark.sparkContext.parallelize(ordered, min(len(ordered), TASKS_MAX))
+    done = tasks.map(partial(_fold_listed, plan)).collect()
+    return [file for files in done for file in files]
 
 
-def fold_cluster(plan: FoldPlan, cluster_id: str) -> None:
-    """Write the tables of one cluster, in a task."""
-    stored = StoredRows(plan.rows / folder_name(cluster_id))
+def _fold_listed(plan: FoldPlan, cluster: tuple[str, Listing]) -> list[Written]:
+    check_shared(plan.where)
+    return fold_cluster(plan, *cluster)
+
+
+def fold_cluster(plan: FoldPlan, cluster_id: str, listing: Listing | None = None) -> list[Written]:
+    """Write the tables of one cluster, in a task, from the files that the driver listed. Returns the tables' files.
+
+    Raises:
+        LakeError: if the task does not see these files, or if records become tables without rows.
+    """
+    stored = StoredRows(plan.rows / folder_name(cluster_id), listing)
     tables = _ClusterTables(plan, cluster_id, ClusterFold(evidence_of(stored.summary()), plan.tables))
     tables.add(valid_gaps(stored.gaps(), plan.reads))
+    has_records = False
     for batch in stored.records():
+        has_records = True
         tables.add(batch)
-    tables.finish()
+    files = tables.finish()
+    if has_records and not files and RECORDS in plan.tables:
+        raise LakeError(f"cluster {cluster_id} has rows in {plan.rows}, but its tables would have none")
+    return files
 
 
 class _ClusterTables:
@@ -80,6 +102,7 @@ class _ClusterTables:
 
     def __init__(self, plan: FoldPlan, cluster_id: str, fold: ClusterFold) -> None:
         self._plan = plan
+        self._cluster_id = cluster_id
         self._fold = fold
         self._tables = {table.name: table for table in plan.tables}
         self._stored = next((table for table in plan.tables if table.fold is None), None)
@@ -98,18 +121,23 @@ class _ClusterTables:
         if sum(map(len, (*self._waiting.values(), *self._records))) >= WAITING_ROWS_MAX:
             self._write()
 
-    def finish(self) -> None:
-        """Write the remaining rows, and rename the attempt's folder to the cluster's name."""
+    def finish(self) -> list[Written]:
+        """Write the remaining rows, and rename the attempt's folder to the cluster's name. Returns its files."""
         self._fold.finish()
         self._drain()
         self._attempt.mkdir(parents=True, exist_ok=True)
         self._write()
+        flush(self._attempt)
         try:
             self._attempt.rename(self._place)
         except OSError:
             if not self._place.is_dir():
                 raise
             shutil.rmtree(self._attempt)  # another attempt of the task was faster
+        return [
+            Written(self._cluster_id, str(file), file.stat().st_size)
+            for file in sorted(self._place.rglob("*.parquet"))
+        ]
 
     def _drain(self) -> None:
         for name, found in self._fold.drain():
@@ -150,7 +178,7 @@ def write_table(table: Table, found: list[Row], where: Path, file: str) -> None:
     for row in found:
         time_us = row[day]
         of_day.setdefault(None if time_us is None else time_us // _DAY_US, []).append(row)
-    schema = to_arrow_schema(StructType(fields), timezone="UTC")
+    schema = rows.arrow_schema(StructType(fields))
     for number, some in of_day.items():
         try:
             some.sort(key=itemgetter(*key))
@@ -165,7 +193,7 @@ def write_table(table: Table, found: list[Row], where: Path, file: str) -> None:
 
 def write_records(table: Table, batches: Sequence[pa.RecordBatch], where: Path, file: str, kind: str) -> None:
     """Write rows of table `records` of one cluster, with times as numbers, a file of this name for each day."""
-    schema = to_arrow_schema(StructType(stored_fields(table, kind)[1:]), timezone="UTC")
+    schema = rows.arrow_schema(StructType(stored_fields(table, kind)[1:]))
     found = pa.Table.from_batches(batches).combine_chunks()
     for number, some in _by_day(found.sort_by([(name, "ascending") for name in _key(table)])):
         columns = [some.column(name).combine_chunks() for name in schema.names]

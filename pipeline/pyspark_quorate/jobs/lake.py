@@ -4,7 +4,7 @@
     LAKE/<table>/cluster_id=<id>/day=<YYYY-MM-DD>/*.parquet
     LAKE/_lake/state.json                                     files read, tables built
     LAKE/_lake/rows/cluster_id=<id>/*.parquet                 every row read, once
-    LAKE/_lake/staging/                                       files of the next commit; ignored by readers
+    LAKE/_lake/staging/<job>/                                 files of the next commit; ignored by readers
     LAKE/_lake/commit.json                                    the commit in progress; it will be completed
     LAKE/_lake/trash/                                         replaced files, about to be deleted
 
@@ -16,7 +16,8 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any, Final, Self
 
 from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.state import LakeState
+from pyspark_quorate.stored.durable import flush
 
 FORMATS: Final = ("parquet", "delta")
 PRIVATE: Final = "_lake"
@@ -34,17 +36,22 @@ STATE: Final = f"{PRIVATE}/state.json"
 COMMIT: Final = f"{PRIVATE}/commit.json"
 LOCK: Final = f"{PRIVATE}/lock"
 STREAMS: Final = f"{PRIVATE}/streams"
+NOT_SHARED: Final = (
+    "all executors and the driver need the same directory of the lake, on a disk that they share"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """Renames of one commit; paths are relative to the lake.
 
-    `place`: pairs of a staged path and its target, which is replaced. `remove`: paths to delete.
+    `place`: pairs of a staged path and its target, which is replaced. `remove`: paths to delete. `written`: staged
+    files that tasks wrote, with their sizes in bytes.
     """
 
     place: Sequence[tuple[str, str]] = ()
     remove: Sequence[str] = ()
+    written: Iterable[tuple[str, int]] = ()
     deltas: Sequence["DeltaWrite"] = field(default=())
 
 
@@ -63,6 +70,7 @@ class Lake:
     def __init__(self, path: Path, state: LakeState) -> None:
         self.path = path
         self.state = state
+        self._job = uuid.uuid4().hex
 
     @classmethod
     def open(cls, location: str) -> Self:
@@ -111,18 +119,27 @@ class Lake:
 
     @property
     def staging(self) -> Path:
-        """The directory where a commit is prepared."""
-        return self.path / STAGING
+        """The directory where this job prepares its next commit.
+
+        No other job and no earlier commit ever used it: a task of a killed job that still runs finds no directory.
+        """
+        return self.path / STAGING / self._job
 
     def stream(self, name: str) -> Path:
         """The directory of a stream's checkpoint."""
         return self.path / STREAMS / name
 
     def commit(self, change: Change, state: LakeState) -> None:
-        """Apply a staged change together with the new state, whose commit number is one higher. Atomic."""
+        """Apply a staged change together with the new state, whose commit number is one higher. Atomic.
+
+        Raises:
+            LakeError: if a staged file is missing or has another size than its task wrote. Nothing is changed then.
+        """
         following = replace(state, commit=self.state.commit + 1)
-        # What Spark wrote may still be in the page cache only, and commit.json refers to it.
-        os.sync()
+        self._check_staged(change)
+        # Tasks flushed their files. What the driver staged may still be in the page cache only, and commit.json
+        # refers to it.
+        flush(self.path)
         entry = {
             "place": [list(pair) for pair in change.place],
             "remove": list(change.remove),
@@ -131,6 +148,28 @@ class Lake:
         }
         _write_json(self.path / COMMIT, entry)
         self._recover()
+
+    def discard_staged(self) -> None:
+        """Delete what is staged and will not be committed."""
+        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        self._job = uuid.uuid4().hex
+
+    def _check_staged(self, change: Change) -> None:
+        """Compare what is staged with what tasks returned. Raises LakeError."""
+        staged = [*(path for path, _ in change.place), *(write.staged for write in change.deltas)]
+        missing = next((path for path in staged if not (self.path / path).exists()), None)
+        for path, size_bytes in change.written:
+            try:
+                found_bytes = (self.path / path).stat().st_size
+            except FileNotFoundError:
+                missing = path
+                break
+            if found_bytes != size_bytes:
+                raise LakeError(
+                    f"{self.path / path} has {found_bytes} bytes, but its task wrote {size_bytes}: {NOT_SHARED}"
+                )
+        if missing is not None:
+            raise LakeError(f"{self.path / missing} is missing, although a task wrote it: {NOT_SHARED}")
 
     def _recover(self) -> None:
         """Complete the recorded commit, if there is one. Every step can be repeated."""
@@ -143,9 +182,11 @@ class Lake:
                 self._discard(self.path / place)
             if change.deltas:
                 self._write_deltas(change.deltas, state)
+            # A crash of the machine must not keep the state and lose the renames before it.
+            flush(self.path)
             _write_json(self.path / STATE, state.as_json())
             file.unlink()
-        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        self.discard_staged()
         shutil.rmtree(self.path / TRASH, ignore_errors=True)
         self.state = _read_state(self.path / STATE)
 
@@ -154,12 +195,17 @@ class Lake:
             self._discard(place)
             place.parent.mkdir(parents=True, exist_ok=True)
             staged.rename(place)
+        elif not place.exists():
+            raise LakeError(
+                f"the commit in {self.path / COMMIT} can't be completed: {staged} is missing, and so is its target "
+                f"{place}: restore one of them from a copy"
+            )
 
     def _discard(self, place: Path) -> None:
         if place.exists():
             trash = self.path / TRASH
             trash.mkdir(exist_ok=True)
-            place.rename(trash / str(sum(1 for _ in trash.iterdir())))
+            place.rename(trash / uuid.uuid4().hex)
 
     def _write_deltas(self, writes: Sequence[DeltaWrite], state: LakeState) -> None:
         from pyspark_quorate.jobs import delta  # noqa: PLC0415 - an extra, for lakes in that format

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+SPARK_MIN: Final = (4, 2)
+"""The first version whose Python sources of streams can limit a micro-batch."""
 LOCAL_JVM: Final = "-XX:TieredStopAtLevel=1 -Xms48m"
 """Options of a local job's JVM. It distributes tasks and starts workers in Python, for which a second compiler and
 a large heap cost more than they bring.
@@ -174,12 +176,19 @@ def _cores(master: str) -> int:
 
 
 def check_installed() -> None:
-    """Raise LakeError if Spark or Java is missing."""
+    """Raise LakeError if Spark or Java is missing, or if Spark is too old."""
     from importlib.util import find_spec  # noqa: PLC0415 - beside the check that needs it
     from shutil import which  # noqa: PLC0415
 
     if find_spec("pyspark") is None:
         raise LakeError(HOW_TO_GET["pyspark"])
+    from pyspark.version import __version__ as version  # noqa: PLC0415 - an extra
+
+    if tuple(map(int, version.split(".")[:2])) < SPARK_MIN:
+        raise LakeError(
+            f"Spark {version} is too old: {'.'.join(map(str, SPARK_MIN))} or newer is needed: "
+            "pip install --upgrade 'quorate[lake]'"
+        )
     home = os.environ.get("JAVA_HOME")
     if which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
         raise LakeError(HOW_TO_GET["java"])

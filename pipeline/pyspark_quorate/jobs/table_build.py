@@ -8,7 +8,6 @@ from typing import Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DateType, StructType
 
 from pyspark_quorate.errors import LakeError
@@ -17,7 +16,8 @@ from pyspark_quorate.jobs.fold_tasks import stored_fields
 from pyspark_quorate.jobs.lake import Change, DeltaWrite, Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.jobs.state import LakeState, TableState
-from pyspark_quorate.rows import nullable
+from pyspark_quorate.rows import arrow_schema, nullable
+from pyspark_quorate.source.payload import decoder_version
 from pyspark_quorate.stored.files import folders
 from pyspark_quorate.tables.contract import Table
 from pyspark_quorate.tables.registry import TABLES
@@ -29,6 +29,10 @@ COLUMNS_FILE: Final = "_common_metadata"
 """Spark reads a table's columns from this file first."""
 SPARK_COLUMNS: Final = "org.apache.spark.sql.parquet.row.metadata"
 """The key of Spark's own schema in a Parquet file."""
+
+
+FOLD_VERSION: Final = 2
+"""Raise it when the same rows make other tables: they are built again then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,9 @@ def build(
     chosen = [table for table, _ in stale]
     clusters = frozenset[str]().union(*(some for _, some in stale))
     steps.begin(f"building {len(chosen)} tables")
-    _stage(spark, lake, chosen, clusters)
-    lake.commit(_change(lake, chosen, clusters), _state(lake.state, chosen, clusters))
+    written = _stage(spark, lake, chosen, clusters)
+    change = replace(_change(lake, chosen, clusters), written=written)
+    lake.commit(change, _state(lake.state, chosen, clusters))
     return Built(tuple(table.name for table in chosen), len(clusters))
 
 
@@ -88,8 +93,13 @@ def stored_schema(table: Table, kind: str = "parquet") -> StructType:
     return StructType([*stored_fields(table, kind), DAY])
 
 
-def _stage(spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: frozenset[str]) -> None:
-    """Fold the rows, and write all tables to staging: a folder per table, cluster and day."""
+def _stage(
+    spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: frozenset[str]
+) -> list[tuple[str, int]]:
+    """Fold the rows, and write all tables to staging: a folder per table, cluster and day.
+
+    Returns the files that tasks wrote, and their sizes.
+    """
     staged = lake.staging / "tables"
     for table in tables:
         (staged / table.name).mkdir(parents=True)
@@ -101,17 +111,22 @@ def _stage(spark: SparkSession, lake: Lake, tables: Sequence[Table], clusters: f
         reads=lake.state.reads,
     )
     plan.where.mkdir()
-    fold_tasks.fold(spark, plan, clusters)
+    written = fold_tasks.fold(spark, plan, clusters)
     for cluster in folders(plan.where).values():
         for made in cluster.iterdir():
             made.rename(staged / made.name / cluster.name)
     for table in tables:
         _write_columns(stored_schema(table, lake.state.format), staged / table.name / COLUMNS_FILE)
+    files = []
+    for file in written:
+        cluster_folder, name, *below = Path(file.path).relative_to(plan.where).parts
+        files.append((str(staged.joinpath(name, cluster_folder, *below)), file.size_bytes))
+    return files
 
 
 def _write_columns(schema: StructType, file: Path) -> None:
     """Write a Parquet file with the columns, for Spark and for others, and without rows."""
-    columns = to_arrow_schema(schema, timezone="UTC").with_metadata({SPARK_COLUMNS: schema.json()})
+    columns = arrow_schema(schema).with_metadata({SPARK_COLUMNS: schema.json()})
     pq.write_metadata(columns, file)
 
 
@@ -144,6 +159,6 @@ def _state(state: LakeState, tables: Sequence[Table], clusters: frozenset[str]) 
 
 
 def _fingerprint(table: Table) -> str:
-    """A hash of the table's columns; when it changes, the table is rebuilt for every cluster."""
+    """A hash of the table's columns, the fold's version and the known records; with another one, all is rebuilt."""
     text = ";".join(f"{field.name} {field.dataType.simpleString()}" for field in table.schema.fields)
-    return hashlib.sha256(f"{text};{table.day}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{text};{table.day};{FOLD_VERSION};{decoder_version()}".encode()).hexdigest()[:16]

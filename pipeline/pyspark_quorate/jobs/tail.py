@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_quorate import register
 from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs import store_tasks, table_build
-from pyspark_quorate.jobs.lake import Change, Lake
+from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.progress import Steps
 from pyspark_quorate.source.stream_options import source_of
 from pyspark_quorate.tables.contract import Table
@@ -126,11 +126,11 @@ class _BatchWriter:
                 lake.state,
                 clusters={
                     **lake.state.clusters,
-                    **dict.fromkeys((cluster_id for cluster_id, _ in files), commit),
+                    **dict.fromkeys((file.cluster_id for file in files), commit),
                 },
                 streams={**lake.state.streams, self._name: number},
             )
-            lake.commit(Change(place=store_tasks.staged_moves(lake, files)), state)
+            lake.commit(store_tasks.staged_change(lake, files), state)
             self.batches += 1
 
 

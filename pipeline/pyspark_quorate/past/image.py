@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,9 @@ from pyspark_quorate.tables.contract import Line
 
 if TYPE_CHECKING:
     from pyspark_quorate.jobs.lake import Lake
+    from pyspark_quorate.stored.history_end import HistoryEnd
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def choose_cluster(lake: "Lake", cluster_id: str | None) -> str:
@@ -45,6 +49,15 @@ def read_history(lake: "Lake", cluster_id: str) -> Iterator[Line]:
     yield from timeline.finish()
 
 
+def read_end(lake: "Lake", cluster_id: str) -> "HistoryEnd | None":
+    """Find the end of a cluster's history; None without any."""
+    from pyspark_quorate.stored.files import folder_name  # noqa: PLC0415 - half a second
+    from pyspark_quorate.stored.history_end import history_end  # noqa: PLC0415
+    from pyspark_quorate.stored.row_reader import StoredRows  # noqa: PLC0415
+
+    return history_end(StoredRows(lake.rows / folder_name(cluster_id)))
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """A point in a history, given by an offset, a time or both. Without either, it is the end of the history."""
@@ -53,6 +66,16 @@ class Moment:
     """Lines below this offset are before the moment, and so is a snapshot at it."""
     time_us: int | None = None
     """In microseconds since 1970. The first later line ends the moment, even if lines after it have earlier times."""
+
+    def is_after(self, end: "HistoryEnd") -> bool:
+        """Whether the moment is after the end of a history."""
+        if self.offset is not None and self.offset > end.offset:
+            return True
+        return (
+            self.time_us is not None
+            and end.time is not None
+            and self.time_us > (end.time - _EPOCH) // timedelta(microseconds=1)
+        )
 
     def is_before(self, line: Line) -> bool:
         """Whether the line is after the moment."""
@@ -64,17 +87,28 @@ class Moment:
 class Playback:
     """Replays a history up to one moment, and on to later ones."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, lines: Iterable[Line], end: "HistoryEnd | None" = None) -> None:
+        """`end`: of the history, to note moments that are later."""
         self.past: Final = NotedImage()
+        self._end = end
         self._lines = iter(lines)
         self._next = next(self._lines, None)
 
     def to(self, moment: Moment) -> NotedImage:
         """Replay up to a moment, which must not be before the previous one.
 
-        The next call changes the returned image.
+        A moment after the end of the history adds a note. The next call changes the returned image.
         """
         replay(self.past, self._until(moment))
+        if self._end is not None and moment.is_after(self._end):
+            time = (
+                "an unknown time"
+                if self._end.time is None
+                else f"{self._end.time:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+            )
+            self.past.note(
+                f"the history ends at offset {self._end.offset}, {time}: what changed after that is not in the lake"
+            )
         return self.past
 
     def _until(self, moment: Moment) -> Iterator[Line]:

@@ -8,6 +8,9 @@ from typing import Any, Final
 from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import Lake
 from pyspark_quorate.jobs.table_reader import ROWS_MAX, read_table
+from pyspark_quorate.stored.files import folder_name
+from pyspark_quorate.stored.history_end import history_end
+from pyspark_quorate.stored.row_reader import StoredRows
 
 Row = Mapping[str, Any]
 
@@ -27,7 +30,7 @@ CLUSTERS_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Rows of `TABLES` of a cluster, and the period: since <= t < until.
+    """Rows of `TABLES` of a cluster, and the period: since <= t < until. Open intervals are known to last until then.
 
     `cut` names the tables with more rows than the limit. A table that the lake lacks has no entry in `tables`.
     """
@@ -94,7 +97,10 @@ def _history(lake: Lake, cluster_id: str, since: datetime | None, until: datetim
                 cut.add(name)
     times = [time for rows in tables.values() for time in _times_of(rows)]
     first = since or min(times, default=datetime.fromtimestamp(0, UTC))
-    last = until or max(times, default=first) + timedelta(seconds=1)
+    end = history_end(StoredRows(lake.rows / folder_name(cluster_id)))
+    known = (end and end.time) or max(times, default=first)
+    # Later than that, nothing is known: not whether a broker is still fenced, and not whether it came back.
+    last = min(until or datetime.max.replace(tzinfo=UTC), known + timedelta(milliseconds=1))
     return History(cluster_id, first, max(last, first), tables, frozenset(cut))
 
 

@@ -31,6 +31,20 @@ _RUN_MIN, _RUN_MAX = 8, 4096
 """Batches checked at once: doubled after each full run, reset to the minimum after an unusual batch."""
 
 
+class UnknownRecord(NamedTuple):
+    """A record that this version can't decode; a later one may."""
+
+    key: str | None
+    """Base64; None for a metadata record, which has none."""
+    value: str
+    """Base64."""
+    time_us: int | None
+    ordinal: int
+    """In a snapshot: the record's index; otherwise 0."""
+    snapshot: tuple[int, int] | None
+    """End offset and epoch of the snapshot that has the record."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """Missing or unreadable records. `end_offset` is exclusive; None: unknown."""
@@ -40,6 +54,8 @@ class Gap:
     offset: int | None = None
     end_offset: int | None = None
     epoch: int | None = None
+    record: "UnknownRecord | None" = None
+    """The record that can't be decoded, if its bytes may be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

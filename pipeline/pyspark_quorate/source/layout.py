@@ -17,6 +17,8 @@ from quorate_protocol.properties import parse_properties
 
 _DEPTH_MAX: Final = 16
 _META_PROPERTIES_BYTES_MAX: Final = 1 << 20
+_STORES: Final = {"s3a": "s3", "s3n": "s3"}
+"""Names of Hadoop for stores -> names of Arrow."""
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -74,17 +76,19 @@ class UnreadablePlace:
     address: str
     cluster_id: str
     detail: str
+    is_error: bool = False
+    """Whether reading failed, which may succeed later, as opposed to a directory that lacks its cluster id."""
 
 
 def open_root(address: str) -> Root:
     """The file system of a path or of an address such as s3://bucket/path. Raises LayoutError."""
-    scheme, separator, _ = address.partition("://")
+    scheme, separator, rest = address.partition("://")
     try:
         if not separator:
             return Root(fs.LocalFileSystem(), str(Path(address).expanduser().absolute()), "")
-        file_system, path = fs.FileSystem.from_uri(address)
+        file_system, path = fs.FileSystem.from_uri(f"{_STORES.get(scheme, scheme)}://{rest}")
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise LayoutError(f"option path: {address}: {error}") from error
+        raise LayoutError(f"option path: {address}: {in_one_line(error)}") from error
     if isinstance(file_system, fs.LocalFileSystem):
         return Root(file_system, path, "")
     return Root(
@@ -92,12 +96,21 @@ def open_root(address: str) -> Root:
     )
 
 
+def in_one_line(error: Exception) -> str:
+    """The message of an error, whose lines are joined: libraries of stores report several."""
+    return " ".join(str(error).split())
+
+
 def find_directories(root: Root, cluster_id: str | None = None) -> list[MetadataDirectory | UnreadablePlace]:
     """The metadata logs below a root, ordered by path. Raises LayoutError if the root is not a directory.
 
     `cluster_id` is for directories without meta.properties.
     """
-    if root.file_system.get_file_info(root.path).type != fs.FileType.Directory:
+    try:
+        kind = root.file_system.get_file_info(root.path).type
+    except (OSError, pa.ArrowException) as error:  # a store without login, for example
+        raise LayoutError(f"option path: {root.address(root.path)}: {in_one_line(error)}") from error
+    if kind != fs.FileType.Directory:
         raise LayoutError(f"option path: {root.address(root.path)}: not a directory")
     return list(_search(root, root.path, cluster_id, depth=0))
 
@@ -114,7 +127,10 @@ def _search(
         entries = sorted(root.file_system.get_file_info(fs.FileSelector(path)), key=lambda entry: entry.path)
     except (OSError, pa.ArrowException) as error:
         yield UnreadablePlace(
-            address=address, cluster_id=cluster_id or "", detail=f"can't be listed: {error}"
+            address=address,
+            cluster_id=cluster_id or "",
+            detail=f"can't be listed: {in_one_line(error)}",
+            is_error=True,
         )
         return
     files = {entry.base_name: entry for entry in entries if entry.type == fs.FileType.File}
@@ -140,21 +156,23 @@ def _directory(
     places = [path] if META_PROPERTIES in files else []
     if _last_part(path) == METADATA_DIRECTORY:
         places.append(parent)
-    found, detail = None, f"no {META_PROPERTIES} beside it"
+    found, detail, is_error = None, f"no {META_PROPERTIES} beside it", False
     for place in places:
         try:
             found = _cluster_id(root, f"{place}/{META_PROPERTIES}")
         except FileNotFoundError:
             continue
         except (OSError, ValueError, pa.ArrowException) as error:
-            detail = f"{META_PROPERTIES}: {error}"
+            detail, is_error = f"{META_PROPERTIES}: {in_one_line(error)}", not isinstance(error, ValueError)
         if found is not None:
             break
     cluster_id = found or cluster_id
     address = root.address(path)
     if cluster_id is None:
         advice = "set the option clusterId"
-        return UnreadablePlace(address=address, cluster_id="", detail=f"{detail}; {advice}")
+        return UnreadablePlace(
+            address=address, cluster_id="", detail=f"{detail}; {advice}", is_error=is_error
+        )
     segments = [
         SegmentFile(address=root.address(file.path), size_bytes=file.size, base_offset=int(match[1]))
         for name, file in files.items()

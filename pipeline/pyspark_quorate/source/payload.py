@@ -47,11 +47,19 @@ class Decoded:
     payload: str
 
 
+SECRET_RECORDS: Final = frozenset(
+    {name for name, _ in SECRET_FIELDS} | {ConfigRecord.__name__, "DelegationTokenRecord"}
+)
+"""The bytes of these records are not kept if they can't be decoded, because they may have secrets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Undecodable:
     """The reason why a record can't be decoded."""
 
     detail: str
+    is_kept: bool = True
+    """Whether its bytes may be kept, for a later version that can decode them."""
 
 
 def decode_metadata(value: bytes | None) -> Decoded | Undecodable:
@@ -61,9 +69,10 @@ def decode_metadata(value: bytes | None) -> Decoded | Undecodable:
     try:
         entity = decode_record(value)
     except UnknownRecord as error:
-        return Undecodable(error.message)
+        return Undecodable(error.message, METADATA_NAMES.get(_key_of(value)) not in SECRET_RECORDS)
     except ProtocolError as error:
-        return Undecodable(f"{_describe(value)}: {error.message}")
+        is_kept = METADATA_NAMES.get(_key_of(value)) not in SECRET_RECORDS
+        return Undecodable(f"{_describe(value)}: {error.message}", is_kept)
     # decode_record has read three varints of one byte: no frame version, key or version is as large as 128.
     return Decoded(type(entity).__name__, value[2], to_json(redact(entity)))
 
@@ -79,9 +88,18 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> Decoded | U
     return Decoded(type(entity).__name__, version, to_json(entity))
 
 
+def decoder_version() -> str:
+    """The records that this version decodes, as text: another version may decode more."""
+    return ",".join(f"{key}:{len(classes)}" for key, classes in sorted(RECORD_CLASSES.items()))
+
+
+def _key_of(value: bytes) -> int:
+    """The record's type; -1 if the value is too short."""
+    return value[1] if len(value) > 1 else -1
+
+
 def _describe(value: bytes) -> str:
-    name = METADATA_NAMES.get(value[1], "a record") if len(value) > 1 else "a record"
-    return f"{name} of {len(value)} bytes"
+    return f"{METADATA_NAMES.get(_key_of(value), 'a record')} of {len(value)} bytes"
 
 
 def redact(entity: Any) -> Any:

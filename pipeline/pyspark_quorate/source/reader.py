@@ -1,7 +1,7 @@
 """The data source `quorate` as Spark calls it, and its reader for batch queries: where files are opened and read."""
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,7 +20,7 @@ from quorate_protocol.wire.codec.native import extension
 from pyspark_quorate import rows
 from pyspark_quorate.rows import UNREADABLE_FILE
 from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
-from pyspark_quorate.source.layout import LayoutError, find_directories, open_root
+from pyspark_quorate.source.layout import LayoutError, find_directories, in_one_line, open_root
 from pyspark_quorate.source.options import Options, parse_options
 from pyspark_quorate.source.pieces import Piece, cut, pack, plan_pieces
 from pyspark_quorate.source.record_decoder import RowReader, gap_rows
@@ -31,6 +31,13 @@ BLOCK_BYTES: Final = 4 * 1024 * 1024
 WINDOW_BYTES: Final = BLOCK_BYTES if extension is None else 1024 * 1024
 """Decoded at once, with what a batch has of the window before. Many records at once are faster in numpy; the
 extension is as fast with few, which take less memory: a window's rows are seven times as large."""
+
+
+class Failure(NamedTuple):
+    """A file that could not be read, now; it may be readable later."""
+
+    source: str
+    detail: str
 
 
 class PiecesPartition(InputPartition):
@@ -120,8 +127,10 @@ class FilteringDataSource(QuorateDataSource):
 # Input
 
 
-def read_piece(piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece. Errors become rows too."""
+def read_piece(
+    piece: Piece, selection: Selection, failures: list[Failure] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece. Errors become rows too, and are added to `failures`."""
     origin = piece.origin
     if piece.gaps:
         yield from gap_rows(origin, filter(selection.wants_gap, piece.gaps))
@@ -134,11 +143,14 @@ def read_piece(piece: Piece, selection: Selection) -> Iterator[pa.RecordBatch]:
             yield from _read_file(file, piece, reader)
     except (OSError, pa.ArrowException, LayoutError) as error:
         is_log = origin.snapshot is None
+        detail = f"can't be read: {in_one_line(error)}"
+        if failures is not None:
+            failures.append(Failure(origin.source, detail))
         gap = Gap(
             reason=UNREADABLE_FILE,
             offset=scanner.next_offset if is_log else None,
             end_offset=piece.end_offset,
-            detail=f"can't be read: {error}",
+            detail=detail,
         )
         yield from gap_rows(origin, filter(selection.wants_gap, [gap]))
 

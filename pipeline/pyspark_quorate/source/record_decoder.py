@@ -2,6 +2,7 @@
 
 import json
 import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -10,14 +11,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql.pandas.types import to_arrow_schema
 from quorate_protocol.kafka.enums import ControlRecordType
 from quorate_protocol.records.framing import FRAME_VERSION
 from quorate_protocol.records.generated import RECORD_CLASSES
 from quorate_protocol.wire.codec.native import extension
 
 from pyspark_quorate import rows
-from pyspark_quorate.source.batch_scanner import BatchScanner, Gap
+from pyspark_quorate.source.batch_scanner import BatchScanner, Gap, UnknownRecord
 from pyspark_quorate.source.columns import arrow_of, program_of, repeated, strings, strings_of
 from pyspark_quorate.source.framing import Records, frame_records, padded
 from pyspark_quorate.source.payload import (
@@ -31,7 +31,7 @@ from pyspark_quorate.source.payload import (
 from pyspark_quorate.source.runs import Batches, Integers, gather
 from pyspark_quorate.source.selection import Selection
 
-ARROW_SCHEMA: Final = to_arrow_schema(rows.SCHEMA, timezone="UTC")
+ARROW_SCHEMA: Final = rows.arrow_schema(rows.SCHEMA)
 """The schema that Spark expects of a RecordBatch."""
 ROWS_PER_BATCH_MAX: Final = 1 << 16
 """The number of records decoded together, unless one batch has more."""
@@ -152,7 +152,7 @@ class RowReader:
         place = "" if gap.offset is None else f" (its records from {gap.offset}"
         if place:
             place += ")" if gap.end_offset is None else f" up to {gap.end_offset})"
-        return Gap(reason=gap.reason, epoch=gap.epoch, detail=gap.detail + place)
+        return Gap(reason=gap.reason, epoch=gap.epoch, detail=gap.detail + place, record=gap.record)
 
     def _rows(self, data: bytes, records: Records, gaps: list[Gap]) -> Iterator[pa.RecordBatch]:
         if self._origin.snapshot is not None:
@@ -203,9 +203,27 @@ class RowReader:
                 end_offset=offset + 1,
                 epoch=int(records.epoch[index]),
                 detail=decoded.detail,
+                record=self._bytes_at(data, records, index) if decoded.is_kept else None,
             )
         )
         return None
+
+    def _bytes_at(self, data: bytes, records: Records, index: int) -> UnknownRecord | None:
+        """A record that can't be decoded now; None without a value."""
+        start, size = int(records.value_start[index]), int(records.value_size[index])
+        key_start, key_size = int(records.key_start[index]), int(records.key_size[index])
+        if size < 0:
+            return None
+        snapshot = self._origin.snapshot
+        key = data[key_start : key_start + key_size] if records.is_control[index] and key_size >= 0 else None
+        time_us = self._snapshot_time_us if snapshot else _timestamp_us(int(records.time_ms[index]))
+        return UnknownRecord(
+            key=None if key is None else b64encode(key).decode(),
+            value=b64encode(data[start : start + size]).decode(),
+            time_us=time_us,
+            ordinal=int(records.offset[index]) if snapshot else 0,
+            snapshot=snapshot,
+        )
 
     def _decode_alike(
         self, data: bytes, window: NDArray[np.uint8], records: Records, found: "_Found"
@@ -311,7 +329,10 @@ def gap_rows(origin: Origin, gaps: Iterable[Gap]) -> Iterator[pa.RecordBatch]:
             None,
             gap.reason,
             None,
-            json.dumps({"endOffset": gap.end_offset, "detail": gap.detail}),
+            json.dumps(
+                {"endOffset": gap.end_offset, "detail": gap.detail}
+                | ({"record": gap.record._asdict()} if gap.record is not None else {})
+            ),
         )
         for gap in gaps
     ]

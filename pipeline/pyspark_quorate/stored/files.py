@@ -7,7 +7,6 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructType
 
 from pyspark_quorate import rows
@@ -19,7 +18,7 @@ SCHEMA: Final = StructType(
         rows.column(COMMIT, LongType(), "the commit of the lake that added it"),
     ]
 )
-ARROW_SCHEMA: Final = to_arrow_schema(SCHEMA, timezone="UTC")
+ARROW_SCHEMA: Final = rows.arrow_schema(SCHEMA)
 """The columns of a file; the cluster id is in the folder's name."""
 ORDER: Final = (
     ("offset", "ascending"),
@@ -36,8 +35,8 @@ FOLDED_SCHEMA: Final = pa.schema(
 GROUP_ROWS: Final = 1 << 14
 """The number of rows that a reader of a file has in memory at once, and the writer."""
 FOOTER: Final = b"quorate.rows"
-"""The key of a JSON object in a file's footer: `summary`, and `recordGroups`, the number of row groups with records.
-Those behind them have gaps.
+"""The key of a JSON object in a file's footer: `summary`, `recordGroups`, the number of row groups with records, and
+`unknownRecords`, the number of records that could not be decoded. The groups behind those with records have gaps.
 """
 Key = tuple[Any, ...]
 """The place of a row in `ORDER`."""

@@ -6,6 +6,7 @@ rows is in memory for each file that has rows at the current place.
 
 import json
 import re
+import socket
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyspark_quorate import rows
 from pyspark_quorate.errors import LakeError
 from pyspark_quorate.stored.files import (
     COMMIT,
@@ -27,32 +29,54 @@ from pyspark_quorate.stored.files import (
     key_of,
     with_times_as_numbers,
 )
-from pyspark_quorate.tables.summary import Summary
+from pyspark_quorate.stored.unknown_records import divide_gaps
+from pyspark_quorate.tables.summary import Summary, summarize
 
 _FILE: Final = re.compile(r"/[^/]*\.(log|checkpoint)$")
 Reads = Mapping[str, Sequence[tuple[int, int]]]
 """Directory -> the commit of each read of it, and the offset that it started at."""
+Listing = Sequence[tuple[str, int]]
+"""Names and sizes in bytes of the files of a cluster's folder, in order."""
 _EMPTY: Final = pa.Table.from_batches([], FOLDED_SCHEMA)
 
 
 class StoredRows:
     """The rows of one cluster."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read the footers of the files in the cluster's folder. Raises LakeError for a file of another writer."""
-        self._files = [_File(path) for path in sorted(folder.glob("*.parquet"))]
+    def __init__(self, folder: Path, listing: Listing | None = None) -> None:
+        """Read the footers of the files in the cluster's folder.
+
+        `listing`: the files that the driver sees, which a task must see, too.
+
+        Raises:
+            LakeError: for a file of another writer, or if a file of the listing is missing or has another size.
+        """
+        self._files = [_File(path) for path in _files_in(folder, listing)]
+        gaps = [_one_batch(file.gaps()) for file in self._files if file.unknown_records]
+        decoded = [pa.Table.from_batches([divide_gaps(some)[1]]) for some in gaps]
+        self._decoded = _one_batch(pa.concat_tables([_EMPTY, *decoded])).sort_by(list(ORDER))
+        """Records that an older version did not know, in order."""
 
     def summary(self) -> Summary:
         """A summary of all rows but gaps."""
         made = Summary()
         for file in self._files:
             made.add(file.summary)
+        if len(self._decoded):
+            made.add(summarize(self._decoded, self._decoded.column(COMMIT).to_numpy()))
         return made
+
+    def time_at(self, offset: int, epoch: int) -> int | None:
+        """The time of a record of the log, in microseconds since 1970; None: unknown, or no file has it."""
+        for file in self._files:
+            if file.has(offset, epoch) and (time_us := file.time_at(offset, epoch)) is not None:
+                return time_us
+        return None
 
     def gaps(self) -> pa.RecordBatch:
         """All gaps, whether a newer read resolved them or not, with the columns `FOLDED_SCHEMA`."""
         found = [file.gaps() for file in self._files]
-        return _one_batch(pa.concat_tables([_EMPTY, *found]))
+        return divide_gaps(_one_batch(pa.concat_tables([_EMPTY, *found])))[0]
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows but gaps, in order, in batches with the columns `FOLDED_SCHEMA`.
@@ -68,6 +92,8 @@ class StoredRows:
             reverse=True,
         )
         cursors: list[_Cursor] = []
+        if len(self._decoded):
+            cursors.append(_Cursor(iter([self._decoded])))
         while pending or cursors:
             heads = [cursor.head for cursor in cursors]
             if pending and (not heads or pending[-1][0] <= min(heads)[0]):
@@ -79,6 +105,31 @@ class StoredRows:
             parts = [cursor.rows_until(bound) for cursor in cursors]
             cursors = [cursor for cursor in cursors if not cursor.is_done]
             yield from _merged([part for part in parts if len(part)])
+
+
+def list_rows(folder: Path) -> Listing:
+    """List the files of a cluster's folder, on the driver. Raises LakeError without any."""
+    found = [(path.name, path.stat().st_size) for path in sorted(folder.glob("*.parquet"))]
+    if not found:
+        raise LakeError(
+            f"{folder} has no files, but the lake has rows of this cluster: restore them from a copy of the lake"
+        )
+    return found
+
+
+def _files_in(folder: Path, listing: Listing | None) -> list[Path]:
+    if listing is None:
+        return sorted(folder.glob("*.parquet"))
+    for name, size_bytes in listing:
+        file = folder / name
+        found_bytes = file.stat().st_size if file.exists() else None
+        if found_bytes != size_bytes:
+            seen = "is missing" if found_bytes is None else f"has {found_bytes} bytes"
+            raise LakeError(
+                f"{file} {seen} on {socket.gethostname()}, but has {size_bytes} bytes on the driver: executors need "
+                "the directory of the lake, on a disk that they share with the driver"
+            )
+    return [folder / name for name, _ in listing]
 
 
 def _merged(parts: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -149,6 +200,11 @@ def valid_gaps(gaps: pa.RecordBatch, reads: Reads) -> pa.RecordBatch:
 # Files
 
 
+def summary_of(file: Path) -> Summary:
+    """The summary of the rows of one file. Raises LakeError for a file of another writer."""
+    return _File(file).summary
+
+
 class _File:
     """A file of :class:`pyspark_quorate.stored.row_writer.RowsWriter`."""
 
@@ -158,6 +214,7 @@ class _File:
             footer = _footer_of(metadata)
             self.summary = Summary.from_json(footer["summary"])
             self._record_groups = int(footer["recordGroups"])
+            self.unknown_records = int(footer.get("unknownRecords", 0))
         except (KeyError, TypeError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError
             raise LakeError(
                 f"{path} is not a file that a lake wrote: {error}; move it out of the lake, or restore it from a copy"
@@ -174,6 +231,26 @@ class _File:
         """The rows of gaps."""
         groups = list(self._groups[self._record_groups :])
         return _folded(pq.ParquetFile(self._path).read_row_groups(groups)) if groups else _EMPTY
+
+    def has(self, offset: int, epoch: int) -> bool:
+        """Whether it has this record of the log."""
+        return any(
+            stretch.first <= offset < stretch.end
+            for (_, of_epoch), stretches in self.summary.log.items()
+            if of_epoch == epoch
+            for stretch in stretches
+        )
+
+    def time_at(self, offset: int, epoch: int) -> int | None:
+        """The time of a record of the log that it has."""
+        found = pq.read_table(
+            self._path,
+            columns=["time"],
+            filters=[("offset", "==", offset), ("epoch", "==", epoch), ("kind", "==", rows.LOG)],
+            partitioning=None,
+        )
+        times = found.column("time").cast(pa.int64()).drop_null()
+        return times[0].as_py() if len(times) else None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the other rows, in order."""

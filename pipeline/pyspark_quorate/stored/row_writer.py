@@ -1,16 +1,15 @@
-"""Writes rows to files, each with its rows in order and a summary of them in its footer; leaves out known rows."""
+"""Writes rows to files, each with its rows in order and a summary of them in its footer."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_quorate import rows
+from pyspark_quorate.stored.durable import Written, flush
 from pyspark_quorate.stored.files import (
     ARROW_SCHEMA,
     COMMIT,
@@ -22,46 +21,63 @@ from pyspark_quorate.stored.files import (
     key_of,
     with_times_as_numbers,
 )
-from pyspark_quorate.tables.summary import Stretch, Summary, codes, summarize
+from pyspark_quorate.tables.generations import Reads
+from pyspark_quorate.tables.summary import Summary, summarize
 
 FILE_ROWS_MAX: Final = 4_000_000
-
-Written = tuple[str, str]
-"""A cluster id and the path of a file with rows of this cluster."""
 
 
 class RowsWriter:
     """Writes rows of clusters, one file after the other: rows that can't follow the last ones begin a new file."""
 
-    def __init__(self, where: Path, commit: int) -> None:
-        """`where`: the directory for the clusters' folders; `commit`: of rows that have none."""
+    def __init__(self, where: Path, commit: int, reads: Reads | None = None) -> None:
+        """`where`: the directory for the clusters' folders; `commit`: of rows that have none.
+
+        `reads`: what the rows' reads found, if the rows are copied; only for one cluster.
+        """
         self._where = where
         self._commit = commit
+        self._reads = reads
         self._file: _File | None = None
-        self._written: list[Written] = []
+        self._written: list[tuple[str, Path]] = []
 
     def add(self, cluster_id: str, batch: pa.RecordBatch) -> None:
         """Add rows of a cluster, with the columns of :data:`pyspark_quorate.rows.SCHEMA`, or stored ones."""
         if not len(batch):
             return
         is_gap = pc.equal(batch.column("kind"), rows.GAP)
-        records = in_order(batch.filter(pc.invert(is_gap)))
+        records = self._stored(in_order(batch.filter(pc.invert(is_gap))))
+        file = self._file_for(cluster_id, records)
+        file.add(records, self._stored(batch.filter(is_gap)))
+        if len(records):
+            file.summary.add(summarize(with_times_as_numbers(records), records.column(COMMIT).to_numpy()))
+
+    def note_again(self, cluster_id: str, batch: pa.RecordBatch) -> None:
+        """Note that rows which the lake stores already, but which were gone, were found again."""
+        if len(batch):
+            found = summarize(with_times_as_numbers(batch), self._commit)
+            self._file_for(cluster_id, batch.slice(0, 0)).summary.add_reads(found.reads)
+
+    def _file_for(self, cluster_id: str, records: pa.RecordBatch) -> "_File":
+        """The file to which these rows can be added."""
         if self._file is None or not self._file.accepts(cluster_id, records):
             self._close_file()
             path = self._where / folder_name(cluster_id) / f"{len(self._written):05d}.parquet"
             self._file = _File(path, cluster_id)
-            self._written.append((cluster_id, str(path)))
-        self._file.add(self._stored(records), self._stored(batch.filter(is_gap)))
-        if len(records):
-            self._file.summary.add(summarize(with_times_as_numbers(records)))
+            self._written.append((cluster_id, path))
+        return self._file
 
     def close(self) -> list[Written]:
-        """Complete the last file. Returns all files."""
+        """Complete the last file. Returns all files, which are durable."""
         self._close_file()
-        return self._written
+        if self._written:
+            flush(self._where)
+        return [Written(cluster_id, str(path), path.stat().st_size) for cluster_id, path in self._written]
 
     def _close_file(self) -> None:
         if self._file is not None:
+            if self._reads is not None:
+                self._file.summary.reads = {} if len(self._written) > 1 else {**self._reads}  # type: ignore[dict-item]
             self._file.close()
             self._file = None
 
@@ -89,6 +105,7 @@ class _File:
         self._waiting_rows = 0
         self._gaps: list[pa.RecordBatch] = []
         self._rows = 0
+        self._unknown = 0
         self._groups = 0
         self._last: Key | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,6 +121,7 @@ class _File:
         """Add rows behind the last ones."""
         if len(gaps):
             self._gaps.append(gaps)
+            self._unknown += pc.sum(pc.equal(gaps.column("type"), rows.UNKNOWN_RECORD)).as_py()
         if not len(records):
             return
         self._last = key_of(records, -1)
@@ -116,7 +134,11 @@ class _File:
     def close(self) -> None:
         """Write what is left, and the footer."""
         self._write()
-        reported: dict[str, Any] = {"recordGroups": self._groups, "summary": self.summary.as_json()}
+        reported: dict[str, Any] = {
+            "recordGroups": self._groups,
+            "summary": self.summary.as_json(),
+            "unknownRecords": self._unknown,
+        }
         self._waiting = self._gaps
         self._write()
         self._writer.add_key_value_metadata({FOOTER: json.dumps(reported, separators=(",", ":"))})
@@ -128,35 +150,3 @@ class _File:
             self._writer.write_table(table, row_group_size=GROUP_ROWS)
             self._groups += -(-len(table) // GROUP_ROWS)
         self._waiting, self._waiting_rows = [], 0
-
-
-def without_known(batch: pa.RecordBatch, known: Summary) -> pa.RecordBatch:
-    """Return the rows of one cluster that are not in the summary, and all gaps.
-
-    A file that was read again after it had grown has rows that the lake already stores.
-    """
-    (sources, names), (kinds, kind_names) = (codes(batch.column(name)) for name in ("source", "kind"))
-    offsets, ordinals, epochs = (
-        batch.column(name).fill_null(-1).to_numpy(zero_copy_only=False)
-        for name in ("offset", "ordinal", "epoch")
-    )
-    is_known = np.zeros(len(batch), np.bool_)
-    is_log = np.array([kind_name == rows.LOG for kind_name in kind_names], np.bool_)[kinds]
-    is_snapshot = np.array([kind_name == rows.SNAPSHOT for kind_name in kind_names], np.bool_)[kinds]
-    for (source, epoch), stretches in known.log.items():
-        if source in names:
-            at = np.flatnonzero(is_log & (sources == names.index(source)) & (epochs == epoch))
-            is_known[at] = _is_within(offsets[at], stretches)
-    for copy, stretches in known.copies.items():
-        if copy.source in names:
-            same = (offsets == copy.offset) & (epochs == copy.epoch) & (sources == names.index(copy.source))
-            at = np.flatnonzero(is_snapshot & same)
-            is_known[at] = _is_within(ordinals[at], stretches)
-    return batch.filter(pa.array(~is_known)) if is_known.any() else batch
-
-
-def _is_within(numbers: Any, stretches: Sequence[Stretch]) -> Any:
-    """A mask of the numbers that are in one of the ordered stretches."""
-    firsts, ends = (np.array([stretch[place] for stretch in stretches], np.int64) for place in (0, 1))
-    at = np.searchsorted(firsts, numbers, "right") - 1
-    return (at >= 0) & (numbers < ends[np.maximum(at, 0)])

@@ -10,9 +10,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, EpochSpan, Stretch, Summary, joined
+from pyspark_quorate.tables.generations import directory_of, generations
+from pyspark_quorate.tables.summary import ABORT, BEGIN, END, Copy, Stretch, Summary, joined
 
 _OFFSET_MAX: Final = 2**63 - 1
+
+
+class EpochSpan(NamedTuple):
+    """First and last offset of an epoch in a file. A snapshot counts with the epoch and offset of its last record."""
+
+    source: str
+    generation: int
+    """The number of the log of its directory, from 0."""
+    is_current: bool
+    """Whether the directory has this log now, as far as was read."""
+    epoch: int
+    first: int
+    last: int
 
 
 class Bridge(NamedTuple):
@@ -63,6 +77,15 @@ class Evidence:
     copies: dict[tuple[int, int], str] = field(default_factory=dict)
     """(offset, epoch) of each snapshot -> the file whose copy is stored."""
 
+    def last_record(self) -> tuple[int, int] | None:
+        """Offset and epoch of the last record that took effect; None: no log has one."""
+        if not self.stretches:
+            return None
+        offset = self.stretches[-1].end - 1
+        # Of two epochs that may have this offset, the newer one has it: the older one ends below its first record.
+        epochs = [epoch for epoch, until in self.epochs.items() if until is None or offset < until]
+        return offset, max(epochs)
+
     def stretch_at(self, offset: int) -> Stretch | None:
         """The last stretch that begins at or before this offset. It may also end before the offset."""
         at = bisect_right(self.stretches, offset, key=lambda stretch: stretch.first)
@@ -71,7 +94,7 @@ class Evidence:
 
 def evidence_of(summary: Summary) -> Evidence:
     """Derive the evidence of a cluster from the summary of its rows."""
-    epochs = effective_epochs(summary.spans())
+    epochs = effective_epochs(epoch_spans(summary))
     log = summary.of_epochs()
     stretches = joined(_cut(log, epochs))
     bridges = {bridge.copy.offset: bridge for bridge in _bridges(summary, stretches)}
@@ -90,6 +113,26 @@ def evidence_of(summary: Summary) -> Evidence:
 # Epochs that won
 
 
+def epoch_spans(summary: Summary) -> Iterator[EpochSpan]:
+    """Yield the first and the last offset of each epoch in each file, in each log that its directory had.
+
+    Snapshots have records that were committed: they count with the newest log.
+    """
+    logs = generations(summary.reads)
+    for of_directory in logs.values():
+        for number, generation in enumerate(of_directory):
+            spans: dict[tuple[str, int], tuple[int, int]] = {}
+            for first, end, epoch, source, _ in generation.segments:
+                spans[source, epoch] = (spans.get((source, epoch), (first, end))[0], end)
+            is_current = number == len(of_directory) - 1
+            for (source, epoch), (first, end) in spans.items():
+                yield EpochSpan(source, number, is_current, epoch, first, end - 1)
+    for copy in summary.copies:
+        if copy.offset > 0:
+            newest = max(len(logs.get(directory_of(copy.source), ())) - 1, 0)
+            yield EpochSpan(copy.source, newest, True, copy.epoch, copy.offset - 1, copy.offset - 1)
+
+
 def effective_epochs(spans: Iterable[EpochSpan]) -> dict[int, int | None]:
     """Return epoch -> until: records of `epoch` count at offsets below `until` (None: all of them).
 
@@ -98,9 +141,11 @@ def effective_epochs(spans: Iterable[EpochSpan]) -> dict[int, int | None]:
     offset and epoch are identical, and so is everything before them (Raft, "Log Matching"). The walk starts at the
     newest epoch and goes back: the record directly before the first record of an epoch, in the same file, has the
     epoch before it in that leader's log, and epochs between the two lost. If no file has that record, the newest
-    earlier epoch is the one before.
+    earlier epoch is the one before. A log that was truncated and written again counts as two logs, as if two nodes
+    had them. An epoch that was truncated wherever it was is not the newest one: a later leader did not have it.
     """
     known = list(spans)
+    newest = max((span.epoch for span in known if span.is_current), default=-1)
     first_of: dict[int, int] = {}
     for span in known:
         first_of[span.epoch] = min(span.first, first_of.get(span.epoch, span.first))
@@ -110,7 +155,8 @@ def effective_epochs(spans: Iterable[EpochSpan]) -> dict[int, int | None]:
     prior: int | None = None
     for epoch in sorted(first_of, reverse=True):
         first = first_of[epoch]
-        if (prior is not None and epoch > prior) or (until is not None and first >= until):
+        is_passed = epoch > newest or (prior is not None and epoch > prior)
+        if is_passed or (until is not None and first >= until):
             continue
         kept[epoch] = until
         until, prior = first, priors.get(epoch)
@@ -121,8 +167,8 @@ def _priors(spans: list[EpochSpan], first_of: dict[int, int]) -> dict[int, int]:
     """Return epoch -> the epoch of the record before its first one, as a file shows it, or otherwise a directory."""
     files, directories = defaultdict(list), defaultdict(list)
     for span in spans:
-        files[span.source].append(span)
-        directories[span.source[: span.source.rfind("/") + 1]].append(span)
+        files[span.source, span.generation].append(span)
+        directories[directory_of(span.source), span.generation].append(span)
     priors: dict[int, int] = {}
     for groups in (directories, files):
         found: dict[int, int] = {}

@@ -112,6 +112,7 @@ class Gaps(Fold):
 
     def _queued(self) -> tuple[list[tuple[int, KnownGap]], list[tuple[int, KnownGap]]]:
         if self._before is None:
+            self._found = _once(self._found)
             begins = [(gap.first_offset, gap) for gap in self._found if gap.first_offset is not None]
             ends = [(gap.behind, gap) for gap in self._found if gap.behind is not None]
             self._before = sorted(begins, key=itemgetter(0), reverse=True)
@@ -142,6 +143,32 @@ class Gaps(Fold):
             ),
             default=None,
         )
+
+
+def _once(found: set[KnownGap]) -> set[KnownGap]:
+    """Leave out copies of unknown records, which several nodes have, and missing offsets that are unknown records."""
+    unknown: dict[tuple[int, int | None], KnownGap] = {}
+    kept = set()
+    for gap in sorted(found, key=lambda gap: gap.source or ""):
+        if gap.reason == rows.UNKNOWN_RECORD and gap.first_offset is not None:
+            unknown.setdefault((gap.first_offset, gap.epoch), gap)
+        else:
+            kept.add(gap)
+    places = np.unique(np.array([offset for offset, _ in unknown], np.int64))
+    missing = {gap for gap in kept if gap.reason == rows.MISSING_OFFSETS and gap.source is None}
+    parts = {part for gap in missing for part in _without(gap, places)}
+    return {*(kept - missing), *parts, *unknown.values()}
+
+
+def _without(gap: KnownGap, places: Any) -> Iterator[KnownGap]:
+    """Yield the parts of a gap between these offsets."""
+    first, end = gap.first_offset or 0, gap.end_offset or 0
+    for place in places[np.searchsorted(places, first) : np.searchsorted(places, end)].tolist():
+        if place > first:
+            yield gap._replace(first_offset=first, end_offset=place)
+        first = place + 1
+    if first < end:
+        yield gap._replace(first_offset=first, end_offset=end)
 
 
 def _missing(evidence: Evidence) -> Iterator[KnownGap]:

@@ -3,7 +3,7 @@
 A summary is small, whatever the number of rows. Summaries of parts of the rows can be added in any order.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
@@ -49,21 +49,14 @@ class Copy(NamedTuple):
     source: str
 
 
-class EpochSpan(NamedTuple):
-    """First and last offset of an epoch in a file. A snapshot counts with the epoch and offset of its last record."""
-
-    source: str
-    epoch: int
-    first: int
-    last: int
-
-
 @dataclass(slots=True)
 class Summary:
     """The rows of one cluster, without those of gaps."""
 
     log: dict[tuple[str, int], list[Stretch]] = field(default_factory=dict)
     """(source, epoch) -> offsets."""
+    reads: dict[tuple[str, int, int], list[Stretch]] = field(default_factory=dict)
+    """(source, epoch, commit) -> the offsets that this commit's read found first, or again after they were gone."""
     copies: dict[Copy, list[Stretch]] = field(default_factory=dict)
     """The ordinals of each snapshot."""
     footers: dict[Copy, int] = field(default_factory=dict)
@@ -75,19 +68,17 @@ class Summary:
         """Add the summary of other rows of the cluster."""
         for place, stretches in other.log.items():
             self.log[place] = joined([*self.log.get(place, ()), *stretches])
+        self.add_reads(other.reads)
         for copy, stretches in other.copies.items():
             self.copies[copy] = joined([*self.copies.get(copy, ()), *stretches])
         for copy, ordinal in other.footers.items():
             self.footers[copy] = max(ordinal, self.footers.get(copy, ordinal))
         self.brackets |= other.brackets
 
-    def spans(self) -> Iterator[EpochSpan]:
-        """Yield the first and the last offset of each epoch in each file."""
-        for (source, epoch), stretches in self.log.items():
-            yield EpochSpan(source, epoch, stretches[0].first, stretches[-1].end - 1)
-        for copy in self.copies:
-            if copy.offset > 0:
-                yield EpochSpan(copy.source, copy.epoch, copy.offset - 1, copy.offset - 1)
+    def add_reads(self, reads: Mapping[tuple[str, int, int], Iterable[Stretch]]) -> None:
+        """Add what other reads found."""
+        for read, stretches in reads.items():
+            self.reads[read] = joined([*self.reads.get(read, ()), *stretches])
 
     def of_epochs(self) -> dict[int, list[Stretch]]:
         """Return epoch -> its offsets in any file."""
@@ -113,6 +104,7 @@ class Summary:
         """The summary as JSON."""
         return {
             "log": [[*place, stretches] for place, stretches in self.log.items()],
+            "reads": [[*read, stretches] for read, stretches in self.reads.items()],
             "copies": [[*copy, stretches] for copy, stretches in self.copies.items()],
             "footers": [[*copy, ordinal] for copy, ordinal in self.footers.items()],
             "brackets": sorted(self.brackets),
@@ -121,8 +113,14 @@ class Summary:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """Parse what `as_json` returned. Raises KeyError, TypeError or ValueError for anything else."""
+        log = {(source, epoch): _stretches(reported) for source, epoch, reported in found["log"]}
+        # An older version did not store which read found what.
+        reads = found.get("reads", [[*place, 0, stretches] for place, stretches in log.items()])
         return cls(
-            log={(source, epoch): _stretches(reported) for source, epoch, reported in found["log"]},
+            log=log,
+            reads={
+                (source, epoch, commit): _stretches(reported) for source, epoch, commit, reported in reads
+            },
             copies={
                 Copy(offset, epoch, source): _stretches(reported)
                 for offset, epoch, source, reported in found["copies"]
@@ -138,8 +136,11 @@ def _stretches(parsed: Iterable[Iterable[Any]]) -> list[Stretch]:
     return [Stretch(*fields) for fields in parsed]
 
 
-def summarize(batch: pa.RecordBatch) -> Summary:
-    """Summarize rows of one cluster. The batch has the columns `COLUMNS`. Rows of gaps are left out."""
+def summarize(batch: pa.RecordBatch, commits: Any = 0) -> Summary:
+    """Summarize rows of one cluster. The batch has the columns `COLUMNS`. Rows of gaps are left out.
+
+    `commits`: the number of the commit that stored each of the rows, or of all.
+    """
     summary = Summary()
     (sources, names), (kinds, kind_names) = (codes(batch.column(name)) for name in ("source", "kind"))
     is_log = np.array([kind == rows.LOG for kind in kind_names], np.bool_)[kinds]
@@ -151,7 +152,8 @@ def summarize(batch: pa.RecordBatch) -> Summary:
     number = np.where(is_log, offsets, ordinals)
     begins = np.ones(len(batch), np.bool_)
     begins[1:] = np.diff(number) != 1
-    for column in (sources, kinds, epochs, np.where(is_log, 0, offsets)):
+    commits = np.broadcast_to(commits, len(batch))
+    for column in (sources, kinds, epochs, np.where(is_log, 0, offsets), commits):
         begins[1:] |= np.diff(column) != 0
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(batch))
@@ -165,6 +167,7 @@ def summarize(batch: pa.RecordBatch) -> Summary:
         stretch = Stretch(first, first + end - start, times[start].as_py())
         if is_log[start]:
             summary.log.setdefault((source, epoch), []).append(stretch)
+            summary.reads.setdefault((source, epoch, int(commits[start])), []).append(stretch)
         else:
             summary.copies.setdefault(Copy(int(offsets[start]), epoch, source), []).append(stretch)
     _add_marks(batch, summary, is_log, is_row)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructType, TimestampType
 from pyspark_quorate import rows
 from pyspark_quorate.tables.contract import Line, Table
@@ -20,7 +19,7 @@ COLUMNS = rows.SCHEMA.names
 SCHEMA = pa.schema(
     [
         pa.field(field.name, pa.int64()) if field.name == "time" else field
-        for field in to_arrow_schema(rows.SCHEMA, timezone="UTC")
+        for field in rows.arrow_schema(rows.SCHEMA)
     ]
 )
 Row = dict[str, Any]

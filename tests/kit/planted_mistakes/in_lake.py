@@ -11,7 +11,49 @@ _QUORUM: Final = ("pipeline/tables/test_quorum_tables.py",)
 _METADATA: Final = ("pipeline/tables/test_metadata_tables.py",)
 _STORIES: Final = ("pipeline/tables/test_stories.py",)
 
+_JOBS: Final = "pipeline/pyspark_quorate/jobs"
+
 MISTAKES: Final = (
+    Mistake(
+        name="a commit does not look whether its files are there",
+        file=f"{_JOBS}/lake.py",
+        edits=(("        self._check_staged(change)\n", ""),),
+        harm="files that were lost between a task and its commit count as stored",
+        tests=("pipeline/jobs/test_unshared_directories.py", "pipeline/jobs/test_faults_of_jobs.py"),
+    ),
+    Mistake(
+        name="a file that could not be read counts as read",
+        file=f"{_JOBS}/ingest.py",
+        edits=(
+            (
+                "    files |= {failure.source: unreadable_mark(failure.detail) for failure in stored.failures}\n",
+                "",
+            ),
+        ),
+        harm="its records are missing for ever",
+        tests=("pipeline/jobs/test_unreadable_files.py",),
+    ),
+    Mistake(
+        name="a truncated log and the one that took its place are one log",
+        file=f"{_TABLES}/generations.py",
+        edits=(("if place is not None:", "if place is not None and place < 0:"),),
+        harm="tables have records of a leader that lost, and lack those that the quorum kept",
+        tests=("pipeline/jobs/test_truncated_logs.py",),
+    ),
+    Mistake(
+        name="records that came back after a truncation are not noted",
+        file="pipeline/pyspark_quorate/jobs/store_tasks.py",
+        edits=(("            self.writer.note_again(cluster_id, back)\n", ""),),
+        harm="tables lack records that a later leader kept, until another record follows",
+        tests=("pipeline/jobs/test_truncated_logs.py",),
+    ),
+    Mistake(
+        name="a report ends at the last row of its tables",
+        file="pipeline/pyspark_quorate/report/history.py",
+        edits=(("(end and end.time) or max(times, default=first)", "max(times, default=first)"),),
+        harm="a broker that is fenced for hours and still is seems to be fenced for seconds",
+        tests=("pipeline/report/test_end_of_a_history.py",),
+    ),
     Mistake(
         name="a copy of the last offsets of a gap does not cover it",
         file=f"{_TABLES}/gaps.py",

@@ -59,7 +59,8 @@ def prepared(lake: Lake) -> Change:
         file = lake.staging / "tables" / "topics" / folder / "part.parquet"
         file.parent.mkdir(parents=True)
         file.write_text("after")
-    place = [(f"_lake/staging/tables/topics/{folder}", f"topics/{folder}") for folder in ("old=1", "new=1")]
+    staged = lake.staging.relative_to(lake.path)
+    place = [(f"{staged}/tables/topics/{folder}", f"topics/{folder}") for folder in ("old=1", "new=1")]
     return Change(place=place, remove=["topics/gone=1"])
 
 
@@ -91,7 +92,7 @@ def test_a_change_that_was_killed_is_whole_or_did_not_begin(
         else:
             assert found == {"new=1/part.parquet": "after", "old=1/part.parquet": "after"}
             assert lake.state == replace(STATE_AFTER, commit=1)
-        assert not lake.staging.exists()
+        assert not lake.staging.parent.exists()
         assert not (lake.path / COMMIT).exists()
     assert was_killed == (step < 7), "each step of the change was tried, and what comes after it"
 
@@ -165,3 +166,29 @@ def test_what_is_stale_is_known() -> None:
     assert state.stale("topics", "s") == {"a"}
     assert state.stale("topics", "other columns") == {"a", "b"}
     assert state.stale("never made", "s") == {"a", "b"}
+
+
+def test_successive_jobs_do_not_share_what_they_stage(tmp_path: Path) -> None:
+    """A task of a killed job may still run while the next job stages its files."""
+    staged = set()
+    for _ in range(2):
+        with Lake.writing(str(tmp_path)) as lake:
+            staged.add(lake.staging)
+            lake.commit(Change(), lake.state)
+            staged.add(lake.staging)
+    assert len(staged) == 4
+
+
+def test_a_commit_whose_files_are_gone_is_not_completed_by_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = str(tmp_path)
+    with Lake.writing(where) as lake, pytest.raises(Killed), killed_at(1, monkeypatch):
+        lake.commit(prepared(lake), STATE_AFTER)
+    (file,) = tmp_path.glob("_lake/staging/*/tables/topics/new=1")
+    file.rename(tmp_path / "_lake" / "lost")
+    with pytest.raises(LakeError, match=r"can't be completed: .*new=1 is missing"), Lake.writing(where):
+        pass
+    (tmp_path / "_lake" / "lost").rename(file)
+    with Lake.writing(where) as lake:
+        assert lake.state == replace(STATE_AFTER, commit=1)

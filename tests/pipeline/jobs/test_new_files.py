@@ -2,13 +2,17 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from kit.lake.directories import write_directory
+from pyarrow import fs
 from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.ingest import Place, find_places, with_read
 from pyspark_quorate.jobs.state import Read
 from pyspark_quorate.jobs.tail import next_build_s
+from pyspark_quorate.source import layout
 
 
 def directory(where: Path, *names: str) -> Path:
@@ -57,6 +61,32 @@ def test_wrong_sources_are_named(tmp_path: Path) -> None:
     for name, words in (("missing", "not a directory"), ("empty", "no metadata log below it")):
         with pytest.raises(LakeError, match=words):
             find_places([str(tmp_path / name)], {})
+
+
+def test_a_store_that_refuses_its_caller_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow reports some failures of stores as errors of no other kind, in several lines."""
+
+    class Refusing:
+        def get_file_info(self, path: str) -> None:  # noqa: ARG002 - Arrow's interface
+            raise pa.ArrowException("Unknown error: no token\naz: not found")
+
+    def open_root(_: str) -> layout.Root:
+        return layout.Root(Refusing(), "container/logs", "abfss://")
+
+    monkeypatch.setattr("pyspark_quorate.jobs.ingest.open_root", open_root)
+    with pytest.raises(LakeError) as raised:
+        find_places(["abfss://container@account.dfs.core.windows.net/logs"], {})
+    assert str(raised.value) == "source: abfss://container/logs: Unknown error: no token az: not found"
+
+
+def test_stores_have_the_names_of_hadoop_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def from_uri(address: str) -> tuple[object, str]:
+        return object(), address.removeprefix("s3://")
+
+    names = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri), LocalFileSystem=fs.LocalFileSystem)
+    monkeypatch.setattr(layout, "fs", names)
+    root = layout.open_root("s3a://bucket/logs")
+    assert (root.path, root.address("bucket/logs/a")) == ("bucket/logs", "s3a://bucket/logs/a")
 
 
 @pytest.mark.parametrize(("took_s", "wait_s"), [(0, 60), (1, 60), (15, 60), (16, 64), (600, 2400)])

@@ -9,7 +9,7 @@ from kit.lake.directories import CLUSTER
 from kit.lake.lakes import store_rows
 from pyspark_quorate.errors import LakeError
 from pyspark_quorate.jobs.lake import Change, Lake
-from pyspark_quorate.past.image import Moment, Playback, choose_cluster, read_history, replay
+from pyspark_quorate.past.image import Moment, Playback, choose_cluster, read_end, read_history, replay
 from pyspark_quorate.tables.contract import GAP_ORDINAL, Line
 from quorate.main import app
 from quorate.tools.metadata_shell.sources import load_directory, visible
@@ -107,6 +107,24 @@ def test_the_metadata_shell_shows_a_moment(lake: Path) -> None:
     topics = ask(*shell, "--cluster-id", CLUSTER, "ls", "/image/topics/byName").split()
     assert topics == ask("metadata-shell", "-d", str(GOLDEN), "ls", "/image/topics/byName").split()
     assert topics
+
+
+@pytest.mark.parametrize("late", ["2099-01-01", "1000000"])
+def test_a_moment_after_the_end_of_the_history_is_warned_of(lake: Path, late: str) -> None:
+    """The metadata of the last known time is shown, which may be old."""
+    end = read_end(Lake.open(str(lake)), CLUSTER)
+    assert end is not None
+    assert end.time is not None
+    shell = ("metadata-shell", "--lake", str(lake))
+    words = f"the history ends at offset {end.offset}, {end.time:%Y-%m-%dT%H:%M:%S}"
+    for command in ((*shell, "--at", late, "ls", "/image"), ("lake", "diff", str(lake), "0", late)):
+        ran = CliRunner().invoke(app, command, prog_name="quorate")
+        assert ran.exit_code == 0
+        assert words in " ".join(ran.stderr.split())
+    for moment in (str(end.offset), end.time.isoformat()):
+        ran = CliRunner().invoke(app, (*shell, "--at", moment, "ls", "/image"), prog_name="quorate")
+        assert (ran.exit_code, ran.stderr) == (0, "")
+    assert CliRunner().invoke(app, (*shell, "ls", "/image"), prog_name="quorate").stderr == ""
 
 
 def test_a_difference_tells_what_came_went_and_changed(lake: Path) -> None:

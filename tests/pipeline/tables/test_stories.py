@@ -26,7 +26,18 @@ def line(
     offset, ordinal = place if isinstance(place, tuple) else (place, 0)
     read = rows.SNAPSHOT if isinstance(place, tuple) else rows.LOG
     time = START + timedelta(hours=offset - (read == rows.SNAPSHOT))
-    return (cluster, f"{cluster}/{file}", read, offset, ordinal, epoch, time, kind, 0, json.dumps(payload))
+    return (
+        cluster,
+        f"{cluster}/{file}/log",
+        read,
+        offset,
+        ordinal,
+        epoch,
+        time,
+        kind,
+        0,
+        json.dumps(payload),
+    )
 
 
 def config(cluster: str, file: str, offset: int, epoch: int) -> Line:
@@ -55,7 +66,7 @@ def registration(node: int, incarnation: str, level: int) -> dict[str, Any]:
 def fork() -> list[Line]:
     """Leader 2 had only 0..4 of what leader 1 wrote, and lost; leader 3 had 0..6 (the Raft paper's figure 8)."""
     kept = [config("fork", "a", offset, 1 if offset < 7 else 3) for offset in range(9)]
-    common = [(row[0], "fork/b", *row[2:]) for row in kept[:5]]
+    common = [(row[0], "fork/b/log", *row[2:]) for row in kept[:5]]
     return kept + common + [config("fork", "b", offset, 2) for offset in range(5, 9)]
 
 

@@ -8,6 +8,7 @@ from pyspark_quorate.jobs.lake import STATE, Lake
 from quorate.main import app
 from typer.testing import CliRunner
 
+ROOT = Path(__file__).parents[3]
 TAIL = ("--bootstrap-controller", "127.0.0.1:1", "--to")
 
 
@@ -47,6 +48,15 @@ def test_places_that_can_not_be_a_lake_are_refused_before_spark_starts(
     ):
         assert words in refusal(*command, place)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_spark_that_is_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pip installs is new enough, but spark-submit may bring another one."""
+    monkeypatch.setattr("pyspark.version.__version__", "4.1.4")
+    line = refusal("ingest", ".", "--to", str(tmp_path / "lake"))
+    assert line.startswith("error: Spark 4.1.4 is too old: 4.2 or newer is needed")
+    requirements = (ROOT / "pyproject.toml").read_text()
+    assert requirements.count("pyspark[sql]>=4.2") == requirements.count("pyspark[sql]>=")
 
 
 def test_sources_without_logs_are_refused_before_spark_starts(tmp_path: Path) -> None:

@@ -44,10 +44,11 @@ def open_history(location: str, cluster_id: str | None) -> "Playback":
         LakeError: there is no lake or no such cluster, or the lake has several and `cluster_id` is None.
     """
     from pyspark_quorate.jobs.lake import Lake
-    from pyspark_quorate.past.image import Playback, choose_cluster, read_history
+    from pyspark_quorate.past.image import Playback, choose_cluster, read_end, read_history
 
     found = Lake.open(location)
-    return Playback(read_history(found, choose_cluster(found, cluster_id)))
+    chosen = choose_cluster(found, cluster_id)
+    return Playback(read_history(found, chosen), read_end(found, chosen))
 
 
 @dataclass(frozen=True, slots=True)
