@@ -102,6 +102,8 @@ class RolloutPolicy:
     """How long a node of the pool may take to stop; None for what its role usually takes."""
     windows: tuple[Window, ...] = ()
     """When restarts may begin that were not requested; empty for at any time."""
+    unbind_after_ms: int | None = None
+    """After which time volumes on a machine that is gone are replaced; None for never."""
 
 
 class Unassigned(NamedTuple):
@@ -216,6 +218,17 @@ class ObservedVolume:
         )
 
 
+class LostVolumes(NamedTuple):
+    """Volumes that the machine which has them will not give back by itself, or of which that is unknown."""
+
+    reason: str
+    """`the Kubernetes node worker-2, which has its volume, was removed`; without `is_known`, why it is unknown."""
+    since_ms: int
+    is_known: bool = True
+    has_pod: bool = False
+    """Whether the pod is still on that machine, where its process may run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNode:
     """A node as a runtime found it.
@@ -257,6 +270,8 @@ class ObservedNode:
     """Why it could not be started again with what is desired; None if it could, or if this is not known."""
     unreachable_host: bool = False
     """Whether its machine does not answer, so that its process may still run."""
+    lost_volumes: LostVolumes | None = None
+    """Why its pod waits for its volumes in vain; None if it does not, or where volumes can't be lost so."""
     has_opened: bool | None = None
     """Whether its process has opened its ports since it began; None without one, or if that is not reported."""
     opened_at_ms: int | None = None

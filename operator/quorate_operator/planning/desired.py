@@ -15,6 +15,7 @@ from quorate_operator.models.base import (
 )
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.pod_templates import WEEKDAYS, MaintenanceWindow
+from quorate_operator.models.storage import unbind_after_ms
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (
     FORCE,
@@ -178,6 +179,7 @@ def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]
         volumes=VolumePolicy.DELETE if is_drained else volumes,
         grace_ms=None if grace_s is None else grace_s * 1000,
         windows=tuple(_window(window) for window in pool.spec.rollout.windows),
+        unbind_after_ms=unbind_after_ms(pool.spec.storage),
     )
 
 

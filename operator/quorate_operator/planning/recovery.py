@@ -28,6 +28,7 @@ from quorate_operator.planning.steps import (
     StopNode,
     wait_for,
 )
+from quorate_operator.planning.volumes import has_lost_volumes
 
 
 def is_lost(desired: DesiredCluster, observed: ObservedCluster) -> bool:
@@ -55,7 +56,8 @@ def plan_recovery(desired: DesiredCluster, observed: ObservedCluster) -> Part | 
             f"the machine of {names} to answer or to be decommissioned: what runs there may still be a quorum"
         )
         return Part(rest=(wait_for(what, *(seen.node_id for seen in away)),))
-    running = [seen for seen in observed.nodes.values() if seen.state.runs]
+    # A pod that waits for lost volumes runs nothing. Without it they would count as disks again.
+    running = [seen for seen in observed.nodes.values() if seen.state.runs and not has_lost_volumes(seen)]
     if running:
         stops = [
             StopNode(
@@ -144,7 +146,11 @@ def _controllers(desired: DesiredCluster, observed: ObservedCluster) -> list[Obs
 
 
 def _with_disk(controllers: list[ObservedNode]) -> list[ObservedNode]:
-    return [seen for seen in controllers if seen.unreachable_host or seen.state is not NodeState.ABSENT]
+    return [
+        seen
+        for seen in controllers
+        if seen.unreachable_host or (seen.state is not NodeState.ABSENT and not has_lost_volumes(seen))
+    ]
 
 
 def _state(seen: ObservedNode) -> str:
@@ -152,4 +158,6 @@ def _state(seen: ObservedNode) -> str:
         return "is on a machine that does not answer"
     if seen.state is NodeState.ABSENT:
         return "has no disk"
+    if has_lost_volumes(seen):
+        return "has its disk on a machine that is gone"
     return "has its disk and runs" if seen.state.runs else "has its disk and does not run"

@@ -1,4 +1,4 @@
-"""Maintenance windows: weekly times, in UTC, in which restarts that nobody requested may begin. Pure."""
+"""Maintenance windows: weekly times, in UTC, in which restarts may begin that come without a request. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -65,6 +65,7 @@ from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_host_ips
 from quorate_operator.runtime.kubernetes.issued_certificates import IssuedCertificates
 from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, set_racks
+from quorate_operator.runtime.kubernetes.lost_volumes import lost_volumes
 from quorate_operator.runtime.kubernetes.objects import ENDED, ClusterObjects, DryRuns, last_message, phase_of
 from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
@@ -163,7 +164,10 @@ class KubernetesInfrastructure:
         for node_id, found in objects.items():
             if found.pool not in pools:
                 continue
-            node = observed_node(found, unreachable_host=await self._kubernetes_nodes.is_gone(found.pod))
+            lost = await lost_volumes(self._kubernetes_nodes, found)
+            node = observed_node(
+                found, lost, unreachable_host=await self._kubernetes_nodes.is_gone(found.pod)
+            )
             node = replace(node, problem=node.problem or unknown_racks.get(node_id))
             # A pool that is deleted together with its volumes also deletes those of brokers that left before.
             is_expected = node_id in wanted or (node.has_volume and node.pool in desired.drained_pools)

@@ -96,11 +96,12 @@ def test_one_node_is_forced_or_left_out_by_annotation() -> None:
 
 def test_rollouts_and_racks() -> None:
     cluster = desired(
+        "{storage: {unbindAfter: 1h}}",
         brokers="{controllers: quorum, replicas: 1, rollout: {overlap: 90s, maxUnavailable: 2}, "
-        "storage: {onDecommission: Delete}, nodes: [{nodeId: 0, rack: a}]}"
+        "storage: {onDecommission: Delete}, nodes: [{nodeId: 0, rack: a}]}",
     )
     assert cluster.rollouts == {
-        "quorum": RolloutPolicy(),
+        "quorum": RolloutPolicy(unbind_after_ms=3_600_000),
         "brokers": RolloutPolicy(overlap_ms=90_000, max_unavailable=2, volumes=VolumePolicy.DELETE),
     }
     assert cluster.of_role(Role.BROKER)[0].rack == "a"

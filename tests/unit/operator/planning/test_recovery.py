@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from kit.scenarios import CLUSTER_ID, Situation, briefly, healthy
-from quorate_operator.planning.cluster import Formation, NodeState
+from quorate_operator.planning.cluster import Formation, LostVolumes, NodeState
 from quorate_operator.planning.steps import RebuildQuorum
 
 
@@ -85,6 +85,28 @@ def test_a_machine_that_does_not_answer_may_have_a_quorum() -> None:
     waiting = five.asking(survivor=3000)
     assert waiting.due() == ()
     assert "the machine of controller-3001 to answer or to be decommissioned" in waiting.waits()
+
+
+def test_disks_on_machines_that_are_gone_are_lost() -> None:
+    """Kubernetes has removed their pods, and new ones can't be scheduled elsewhere."""
+    volumes = LostVolumes(reason="the Kubernetes node worker-2 was removed", since_ms=0)
+    situation = healthy(3).leaderless()
+    for node_id in (3001, 3002):
+        situation = situation.node(node_id, state=NodeState.STARTING, lost_volumes=volumes)
+    assert "controller-3001 has its disk on a machine that is gone" in situation.refusals()["QuorumLost"]
+    asked = situation.asking(survivor=3000)
+    assert briefly(asked.due()) == ["StopNode 3000"]
+    stopped = asked.down(3000)
+    assert briefly(stopped.due()) == ["RebuildQuorum 3000"]
+    rebuilt = stopped.seeing(
+        formation=Formation(
+            cluster_id=CLUSTER_ID, initial_voters={3000: "disk-3000"}, is_formed=False, is_rebuilt=True
+        )
+    )
+    assert briefly(rebuilt.due()) == ["StopNode 3001", "StopNode 3002"]
+    assert briefly(rebuilt.down(3001).down(3002).due()) == ["DeleteVolume 3001", "DeleteVolume 3002"]
+    unknown = situation.node(3001, state=NodeState.STARTING, lost_volumes=volumes._replace(is_known=False))
+    assert "QuorumLost" not in unknown.refusals()
 
 
 @pytest.mark.parametrize("gone", [(), (3001,)])
