@@ -20,6 +20,7 @@ from quorate_operator.models.base import (
     ResourceName,
     rules,
 )
+from quorate_operator.models.drains import Drain
 from quorate_operator.models.entities import EntityNamespaces
 from quorate_operator.models.exposures import check_node_ports
 from quorate_operator.models.history import History
@@ -307,6 +308,7 @@ class KafkaBrokerSpec(PoolSpec):
     storage: BrokerStorage = Field(
         default_factory=BrokerStorage, description="The volume of each node, or its volumes."
     )
+    drain: Drain = Field(default_factory=Drain, description="How brokers are drained that leave the pool.")
     rack: Rack | None = Field(
         default=None,
         description="Where broker.rack comes from on Kubernetes. Default: nodes[].rack. `quorate play` ignores it.",

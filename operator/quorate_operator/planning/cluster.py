@@ -104,6 +104,10 @@ class RolloutPolicy:
     """When restarts may begin that were not requested; empty for at any time."""
     unbind_after_ms: int | None = None
     """After which time volumes on a machine that is gone are replaced; None for never."""
+    drain_bytes_per_second: int | None = None
+    """The rate at which replicas leave its brokers; None for any."""
+    drains_on_scale_down: bool = True
+    """Whether brokers are drained that are left over, and not named in `decommission`."""
 
 
 class Unassigned(NamedTuple):
@@ -174,7 +178,7 @@ class DesiredCluster:
     rollouts: Mapping[str, RolloutPolicy] = field(default_factory=dict)
     """By pool. A pool that is not named has the defaults."""
     decommission: frozenset[int] = frozenset()
-    """Node ids that were asked to leave. No desired node has one of these."""
+    """Node ids that were asked to leave by name. No desired node has one of these."""
     drained_pools: frozenset[str] = frozenset()
     """Pools that are deleted together with their volumes: their brokers are decommissioned."""
     drained: tuple[DesiredNode, ...] = ()
@@ -395,6 +399,10 @@ class KafkaFacts:
     """Log directories by path, of those brokers of which they were asked for and that answered."""
     cordoned: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """The dynamic `cordoned.log.dirs` of each broker that has it."""
+    replication_rates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """The throttles of replication that single brokers have, by name; only brokers with one."""
+    throttled: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The lists of throttled replicas by topic and name; only topics with one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from quorate_operator.models.base import (
     duration_ms,
     quantity_bytes,
 )
+from quorate_operator.models.drains import Drain
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.pod_templates import WEEKDAYS, MaintenanceWindow
 from quorate_operator.models.storage import unbind_after_ms
@@ -170,6 +171,7 @@ def _lifecycle(quorum: KafkaController) -> Lifecycle:
 
 
 def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]) -> RolloutPolicy:
+    drain = pool.spec.drain if isinstance(pool, KafkaBroker) else Drain()
     grace_s = pool.spec.template.termination_grace_period_seconds
     is_drained = pool.metadata.name in drained_pools
     volumes = VolumePolicy(pool.spec.storage.on_decommission.lower())
@@ -180,6 +182,8 @@ def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]
         grace_ms=None if grace_s is None else grace_s * 1000,
         windows=tuple(_window(window) for window in pool.spec.rollout.windows),
         unbind_after_ms=unbind_after_ms(pool.spec.storage),
+        drain_bytes_per_second=drain.rate_bytes,
+        drains_on_scale_down=drain.on_scale_down == "Drain",
     )
 
 

@@ -211,6 +211,16 @@ class ReassignPartitions(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetThrottles(_ClusterStep):
+    """Set or remove the throttles of replicas that move."""
+
+    rates: Mapping[int, int | None]
+    """Bytes per second by broker, for what it sends and for what it receives; None removes them."""
+    topics: Mapping[str, tuple[str, str]]
+    """The replicas that send and those that receive, by topic; an empty text removes the config."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ElectPreferredLeaders(_ClusterStep):
     """Have preferred replicas lead again after a roll (ElectLeaders); all partitions."""
 
@@ -244,6 +254,7 @@ KafkaAction = (
     | UnregisterBroker
     | FinalizeFeature
     | ReassignPartitions
+    | SetThrottles
     | ElectPreferredLeaders
     | SetLogLevels
     | CordonDirectories
