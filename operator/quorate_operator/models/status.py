@@ -101,6 +101,10 @@ class FormationStatus(StatusModel):
     is_rebuilt: bool = Field(
         default=False, description="Whether the quorum was rebuilt from the disk of the only initial voter."
     )
+    leader_epoch: int = Field(
+        default=0,
+        description="The highest leader epoch that was seen, by which spec.recovery names a lost quorum.",
+    )
 
 
 class QuorumStatus(StatusModel):

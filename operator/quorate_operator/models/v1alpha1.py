@@ -51,6 +51,7 @@ from quorate_operator.models.pools import (
     has_ports_by_node,
     node_id_rules,
 )
+from quorate_operator.models.recovery import Recovery
 from quorate_operator.models.releases import IMAGE_RULE, SupportedRelease, check_release_of_image
 from quorate_operator.models.security import (
     AUTHORIZER_KEYS,
@@ -191,6 +192,10 @@ class KafkaControllerSpec(PoolSpec):
         default="Running",
         description="Running: the nodes are as the manifest says. Paused: the cluster is not changed; its status is "
         "still updated. Hibernated: every node is stopped, brokers first; volumes and registrations are kept.",
+    )
+    recovery: Recovery | None = Field(
+        default=None,
+        description="Rebuilds the quorum after the loss of a majority of disks. It is for one loss, and may stay.",
     )
     entity_namespaces: EntityNamespaces = Field(
         default=(),

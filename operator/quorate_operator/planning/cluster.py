@@ -5,13 +5,14 @@ Both are plain data. A runtime fills in what it knows of nodes, volumes and publ
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
 from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
+from quorate_operator.planning.losses import LostVolumes, RecoveryRequest
 from quorate_operator.planning.windows import Window
 
 FORCE = "force-restart"
@@ -183,8 +184,8 @@ class DesiredCluster:
     """Pools that are deleted together with their volumes: their brokers are decommissioned."""
     drained: tuple[DesiredNode, ...] = ()
     """The brokers of `drained_pools` with their settings, by which they run until they hold nothing."""
-    survivor: int | None = None
-    """The controller from whose disk a lost quorum is to be rebuilt: explicit, by annotation."""
+    recovery: RecoveryRequest | None = None
+    """Which loss of the quorum is to be mended, and from whose disk."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels to finalize besides metadata.version, which is `metadata_version`; empty for what comes with it."""
 
@@ -220,17 +221,6 @@ class ObservedVolume:
             and self.requested_bytes is not None
             and self.capacity_bytes < self.requested_bytes
         )
-
-
-class LostVolumes(NamedTuple):
-    """Volumes that the machine which has them will not give back by itself, or of which that is unknown."""
-
-    reason: str
-    """`the Kubernetes node worker-2, which has its volume, was removed`; without `is_known`, why it is unknown."""
-    since_ms: int
-    is_known: bool = True
-    has_pod: bool = False
-    """Whether the pod is still on that machine, where its process may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,6 +467,19 @@ class Formation:
     nodes are configured with controller.quorum.voters, also when a dynamic quorum is desired by now."""
     is_rebuilt: bool = False
     """It is that of RebuildQuorum: the only initial voter has the cluster's metadata, and is never formatted."""
+    leader_epoch: int = 0
+    """The highest leader epoch that was seen; 0 before the first one."""
+
+    def with_leader(self, kraft_version: int, leader_epoch: int) -> "Formation":
+        """Return the identity after a leader was seen."""
+        is_static = self.is_static and kraft_version == 0
+        epoch = max(self.leader_epoch, leader_epoch)
+        return replace(self, is_formed=True, is_static=is_static, leader_epoch=epoch)
+
+    def rebuilt_from(self, node_id: int, directory_id: str) -> "Formation":
+        """Return the identity after RebuildQuorum."""
+        voters = {node_id: directory_id}
+        return replace(self, initial_voters=voters, is_formed=False, is_static=False, is_rebuilt=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ from typing import Final
 from quorate_operator.models.base import (
     ANNOTATION_FORCE_RESTART,
     ANNOTATION_PAUSE,
-    ANNOTATION_RECOVER,
     ANNOTATION_REPLACE,
     ANNOTATION_RESTART,
     ANNOTATION_SKIP_ROLLOUT,
@@ -28,6 +27,7 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
+from quorate_operator.planning.losses import RecoveryRequest
 from quorate_operator.planning.windows import Window
 
 TOPIC_DEFAULTS: Final = (
@@ -81,7 +81,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         decommission=frozenset(leaving),
         drained_pools=manifests.drained_pools,
         drained=tuple(drained),
-        survivor=_survivor(quorum.metadata.annotations),
+        recovery=_recovery(quorum),
     )
 
 
@@ -157,10 +157,9 @@ def _skips_rollout(node_id: int, annotations: Mapping[str, str]) -> bool:
     return annotations.get(f"{ANNOTATION_SKIP_ROLLOUT}-{node_id}") == "true"
 
 
-def _survivor(annotations: Mapping[str, str]) -> int | None:
-    """Return the node id in the annotation. Manifests with anything else in it are refused."""
-    named = annotations.get(ANNOTATION_RECOVER, "")
-    return int(named) if named.isdecimal() else None
+def _recovery(quorum: KafkaController) -> RecoveryRequest | None:
+    asked = quorum.spec.recovery
+    return None if asked is None else RecoveryRequest(asked.survivor, asked.cluster_id, asked.leader_epoch)
 
 
 def _lifecycle(quorum: KafkaController) -> Lifecycle:

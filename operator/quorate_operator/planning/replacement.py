@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
-    LostVolumes,
     NodeState,
     ObservedCluster,
     ObservedNode,
     Role,
     RolloutPolicy,
 )
+from quorate_operator.planning.losses import LostVolumes
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.restart_obstacles import named_partitions
 from quorate_operator.planning.safety import view_quorum

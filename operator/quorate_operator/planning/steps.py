@@ -115,8 +115,11 @@ class ForgetNode(_NodeStep):
 class RebuildQuorum(_NodeStep):
     """Make a stopped controller the only voter, from its own disk. What other disks have beyond it is lost.
 
-    Requires the annotation that names the survivor. The result is stored as the cluster's `Formation`.
+    Requires `spec.recovery`, which names the survivor. The result is stored as the cluster's `Formation`.
     """
+
+    above_epoch: int = 0
+    """The highest leader epoch that was seen: that of the rebuilt quorum is above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

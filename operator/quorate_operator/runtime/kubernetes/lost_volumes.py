@@ -8,7 +8,7 @@ read one by one, and only while a pod can't be scheduled.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from quorate_operator.planning.cluster import LostVolumes
+from quorate_operator.planning.losses import LostVolumes
 from quorate_operator.runtime.kubernetes.api import Object
 from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, NodesForbiddenError
 from quorate_operator.runtime.kubernetes.observation import NodeObjects, is_node_gone, time_ms

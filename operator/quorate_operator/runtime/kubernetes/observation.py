@@ -11,7 +11,6 @@ from quorate_operator.models.base import quantity_bytes
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import (
     Address,
-    LostVolumes,
     NodeState,
     ObservedNode,
     ObservedVolume,
@@ -19,6 +18,7 @@ from quorate_operator.planning.cluster import (
     Verification,
 )
 from quorate_operator.planning.differences import rendering_of
+from quorate_operator.planning.losses import LostVolumes
 from quorate_operator.resources.data_volumes import data_directory
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,

@@ -3,7 +3,8 @@
 from typing import Any, cast
 
 import pytest
-from quorate_operator.planning.cluster import LostVolumes, Role
+from quorate_operator.planning.cluster import Role
+from quorate_operator.planning.losses import LostVolumes
 from quorate_operator.runtime.kubernetes.api import ApiError, Kind
 from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes
 from quorate_operator.runtime.kubernetes.lost_volumes import Host, hosts_of, lost_volumes

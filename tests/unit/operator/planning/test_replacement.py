@@ -8,13 +8,13 @@ from kit.scenarios import LONG_AGO_MS, REVISION, Situation, briefly, healthy
 from quorate_operator.placement.cluster import PartitionId
 from quorate_operator.planning.cluster import (
     FORCE,
-    LostVolumes,
     NodeState,
     ObservedNode,
     ObservedVolume,
     Role,
     RolloutPolicy,
 )
+from quorate_operator.planning.losses import LostVolumes
 from quorate_operator.planning.steps import ROLLOUT_BLOCKED
 
 GOING = ObservedVolume(is_in_use=False)
