@@ -122,7 +122,7 @@ def _of_entities() -> tuple[dict[str, Any], ...]:
             KafkaTopic,
             KafkaTopicStatus,
             plural="kafkatopics",
-            short_names=("kt", "ktopics"),
+            short_names=("ktopics",),
             validations=(_OF_TOPIC,),
             columns=(
                 _column("Cluster", ".spec.cluster", "string", "The KafkaController of its cluster."),
@@ -140,7 +140,7 @@ def _of_entities() -> tuple[dict[str, Any], ...]:
             KafkaUser,
             KafkaUserStatus,
             plural="kafkausers",
-            short_names=("ku", "kusers"),
+            short_names=("kusers",),
             validations=(_OF_USER, _OF_ISSUED_USER),
             columns=(
                 _column("Cluster", ".spec.cluster", "string", "The KafkaController of its cluster."),
