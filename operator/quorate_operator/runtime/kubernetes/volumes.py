@@ -52,7 +52,7 @@ class Volumes:
                 pod = None if found is None else found.pod
                 if pod is not None and not pod["spec"].get("nodeName"):
                     # It runs nothing, and is never scheduled without its claims: no roll has to stop it.
-                    await self._objects.delete_pod(pod, 0)
+                    await self._objects.delete_pod(pod, None)
 
     async def apply_claim(self, context: Context, node: DesiredNode, volume_id: int) -> Object:
         """Apply the claim of the manifest, and return it. Raises StepError, ApiError."""
