@@ -73,6 +73,13 @@ def test_no_other_claims_are_deleted_before_a_node_has_its_new_volumes() -> None
     assert briefly(back.due()) == ["ReplaceVolumes 1"]
 
 
+def test_a_node_does_not_start_with_claims_that_are_going() -> None:
+    """Kubernetes schedules no pod with such a claim, and the pod would be in the way of the new one."""
+    stopped = asked(healthy(3, brokers=3), 1).down(1, volumes={0: GOING})
+    assert stopped.due() == ()
+    assert "the old volumes of broker-1 to be deleted, before it starts with new ones" in stopped.waits()
+
+
 def test_the_only_copy_stays() -> None:
     situation = asked(healthy(3, brokers=3), 1).load(1, sole=2, sole_first=(PartitionId("orders", 7),))
     assert situation.due() == ()
