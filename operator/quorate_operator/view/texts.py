@@ -59,8 +59,6 @@ def step_text(step: steps.Step, label: Label, *, under_way: bool = False) -> str
 
 
 def _object(action: steps.Action, label: Label) -> str:
-    if (named := _OF_CLUSTER.get(type(action))) is not None:
-        return named
     match action:
         case steps.FormCluster(node_ids=node_ids):
             return f"the cluster of {', '.join(label(node_id) for node_id in node_ids)}"
@@ -83,6 +81,8 @@ def _object(action: steps.Action, label: Label) -> str:
         case steps.ReassignPartitions():
             count = len(action.targets)
             return f"{count} partition{'' if count == 1 else 's'}"
+        case steps.SetThrottles() | steps.ElectPreferredLeaders():
+            return _OF_CLUSTER[type(action)]
         case steps.SetLogLevels():
             return f"log levels of {label(action.node_id)}"
     return label(action.node_id)
