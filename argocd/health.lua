@@ -17,6 +17,10 @@ local function is(kind, status)
   return conditions[kind] ~= nil and conditions[kind].status == status
 end
 
+local function because(kind, reason)
+  return conditions[kind] ~= nil and conditions[kind].reason == reason
+end
+
 local function said(kind)
   return conditions[kind].message or conditions[kind].reason or ""
 end
@@ -33,18 +37,19 @@ if (obj.spec ~= nil and (obj.spec.state == "Paused" or obj.spec.state == "Hibern
         and obj.metadata.annotations["quorate.dev/pause"] == "true") then
   health.status = "Suspended"
   health.message = obj.spec ~= nil and obj.spec.state == "Hibernated" and "hibernated" or "paused"
-elseif is("QuorumHealthy", "False") and not is("Progressing", "True") then
+elseif is("QuorumHealthy", "False") and not is("Reconciling", "True") then
   health.status = "Degraded"
   health.message = said("QuorumHealthy")
-elseif is("Degraded", "True") then
-  health.status = "Degraded"
-  health.message = said("Degraded")
 elseif is("Stalled", "True") then
   health.status = "Degraded"
   health.message = said("Stalled")
-elseif is("Progressing", "True") then
-  health.message = said("Progressing")
-elseif conditions["Progressing"] == nil and is("Reconciling", "True") then
+elseif because("Ready", "NodeProblem") or because("Ready", "NodesFailed") then
+  health.status = "Degraded"
+  health.message = said("Ready")
+elseif because("Reconciling", "StepFailed") then
+  health.status = "Degraded"
+  health.message = said("Reconciling")
+elseif is("Reconciling", "True") then
   health.message = said("Reconciling")
 elseif is("Ready", "True") then
   health.status = "Healthy"

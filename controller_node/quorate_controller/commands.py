@@ -191,9 +191,22 @@ def run_command(
         run(parsed)
 
 
+LEADER_EPOCH_MAX = 2**31 - 2
+
+
 @app.command("rebuild-quorum")
 def rebuild_quorum_command(
     config: ConfigOption,
+    above_epoch: Annotated[
+        int,
+        typer.Option(
+            "--above-epoch",
+            min=0,
+            max=LEADER_EPOCH_MAX,
+            metavar="EPOCH",
+            help="The last leader epoch that is known: the new one is above it, and above that of the disk.",
+        ),
+    ] = 0,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a stopped controller the only voter of its quorum, after a majority of disks is lost for good.
@@ -204,7 +217,12 @@ def rebuild_quorum_command(
     from quorate_controller.directories.rebuild import rebuild_quorum  # noqa: PLC0415 - for this command alone
 
     with _failures():
-        rebuilt = rebuild_quorum(OsFileSystem(), load_config(config), now_ms=time.time_ns() // 1_000_000)
+        rebuilt = rebuild_quorum(
+            OsFileSystem(),
+            load_config(config),
+            now_ms=time.time_ns() // 1_000_000,
+            above_epoch=above_epoch,
+        )
     if output is Output.JSON:
         document = {
             "nodeId": rebuilt.node_id,

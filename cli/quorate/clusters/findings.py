@@ -1,9 +1,9 @@
 """Problems of a cluster, from the status of its resources, with the commands that help. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from quorate_admin.diagnosis import Severity
-from quorate_operator.models.status import Condition, KafkaBrokerStatus
+from quorate_operator.models.status import NODE_PROBLEM, NODES_FAILED, Condition, KafkaBrokerStatus
 from quorate_protocol.plain_data import dataclass
 
 from quorate.clusters.resources import Cluster, Pool
@@ -112,7 +112,7 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
             message=f"The operator has not seen its last change (generation {pool.generation}); "
             f"the status is that of generation {status.observed_generation}.",
         )
-    yield from _of_conditions(about, pool.conditions)
+    yield from _of_conditions(about, pool.conditions, {refusal.code for refusal in status.refusals})
     for refusal in status.refusals:
         yield ClusterFinding(
             severity=Severity.BLOCKED, about=about, message=f"{refusal.code}: {refusal.message}"
@@ -125,25 +125,33 @@ def _of_pool(pool: Pool) -> Iterator[ClusterFinding]:
             break  # all later steps wait for this one, too
 
 
-def _of_conditions(about: str, conditions: dict[str, Condition]) -> Iterator[ClusterFinding]:
-    """Yield the bad conditions. Ready is left out if another condition has the reason."""
+def _of_conditions(
+    about: str, conditions: dict[str, Condition], refused: Collection[str]
+) -> Iterator[ClusterFinding]:
+    """Yield the bad conditions, without Stalled for one of the refusals, which are listed.
+
+    Ready is left out if another condition has the reason, unless nodes have failed.
+    """
     bad = {
         "QuorumHealthy": ("False", Severity.DANGER),
         "UpgradeBlocked": ("True", Severity.BLOCKED),
-        "Degraded": ("True", Severity.WARNING),
+        "Stalled": ("True", Severity.WARNING),
     }
     is_explained = False
     for kind, (status, severity) in bad.items():
         condition = conditions.get(kind)
         if condition is not None and condition.status == status:
             is_explained = True
+            if kind == "Stalled" and condition.reason in refused:
+                continue
             yield ClusterFinding(
                 severity=severity, about=about, message=f"{kind} is {status}: {condition.message}"
             )
     ready = conditions.get("Ready")
-    progressing = conditions.get("Progressing")
-    if ready is not None and ready.status != "True" and not is_explained:
-        moves = progressing is not None and progressing.status == "True"
+    reconciling = conditions.get("Reconciling")
+    has_failed = ready is not None and ready.reason in (NODE_PROBLEM, NODES_FAILED)
+    if ready is not None and ready.status != "True" and (has_failed or not is_explained):
+        moves = reconciling is not None and reconciling.status == "True" and not has_failed
         yield ClusterFinding(
             severity=Severity.NOTE if moves else Severity.WARNING,
             about=about,

@@ -55,20 +55,26 @@ class RebuiltQuorum:
         return start, remove, rejoin, add
 
 
-def rebuild_quorum(file_system: FileSystem, config: ControllerConfig, *, now_ms: int) -> RebuiltQuorum:
+def rebuild_quorum(
+    file_system: FileSystem, config: ControllerConfig, *, now_ms: int, above_epoch: int = 0
+) -> RebuiltQuorum:
     """Make the controller of this configuration the only voter. Durable on return.
+
+    Its leader epoch is above that of its disk and above `above_epoch`, the highest one that is known.
 
     Raises:
         StorageError: the controller runs, is not formatted, or its quorum is static. Nothing was changed.
     """
     storage = ControllerStorage.open(file_system, config.storage)
     try:
-        return _rebuild(storage, config, now_ms)
+        return _rebuild(storage, config, now_ms, above_epoch)
     finally:
         storage.close()
 
 
-def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) -> RebuiltQuorum:
+def _rebuild(
+    storage: ControllerStorage, config: ControllerConfig, now_ms: int, above_epoch: int
+) -> RebuiltQuorum:
     state = storage.log_state()
     if not state.voters or not any(
         change.kraft_version >= KRAFT_VERSION_DYNAMIC for change in state.kraft_versions
@@ -94,7 +100,7 @@ def _rebuild(storage: ControllerStorage, config: ControllerConfig, now_ms: int) 
     # be distinguished.
     log_epoch = state.epochs[-1].epoch if state.epochs else 0
     snapshot_epoch = state.snapshot_id.epoch if state.snapshot_id is not None else 0
-    epoch = max(storage.hard_state.leader_epoch, log_epoch, snapshot_epoch) + 1
+    epoch = max(storage.hard_state.leader_epoch, log_epoch, snapshot_epoch, above_epoch) + 1
     # The epoch first: a log with an epoch above quorum-state would be reported as damaged.
     storage.save_hard_state(HardState(leader_epoch=epoch), kraft_version=KRAFT_VERSION_DYNAMIC)
     record = VoterSet.of((survivor,)).to_record()

@@ -10,10 +10,6 @@ from hashlib import sha256
 
 from quorate_operator.entities.balance_facts import (
     DIRECTORY_RATE,
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
     NOTHING_STORED,
     RATES,
     CancelMoves,
@@ -40,6 +36,7 @@ from quorate_operator.placement.cluster import Broker, PartitionId
 from quorate_operator.placement.directories import DirectoryMove, even_directories, incoming_replicas
 from quorate_operator.placement.goals import Goals, Mode, Move, RebalancePlan, is_movable, plan_moves
 from quorate_operator.planning.steps import Refusal, format_bytes, some_of
+from quorate_operator.planning.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 WAITING, READY, REBALANCING = "Waiting", "ProposalReady", "Rebalancing"
 STOPPING, STOPPED, BALANCED = "Stopping", "Stopped", "Balanced"

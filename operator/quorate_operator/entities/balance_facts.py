@@ -15,13 +15,10 @@ from quorate_operator.placement.cluster import Broker, ObservedDirectory, Observ
 from quorate_operator.placement.goals import Move
 from quorate_operator.planning.cluster import Address
 from quorate_operator.planning.steps import format_bytes
+from quorate_operator.planning.throttles import FOLLOWER_RATE, LEADER_RATE
 
-LEADER_RATE = "leader.replication.throttled.rate"
-FOLLOWER_RATE = "follower.replication.throttled.rate"
 DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 RATES = (LEADER_RATE, FOLLOWER_RATE, DIRECTORY_RATE)
-LEADER_REPLICAS = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

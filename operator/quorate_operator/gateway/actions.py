@@ -29,6 +29,7 @@ from quorate_protocol.uuids import uuid_from_text
 
 from quorate_operator.gateway.facts import CORDONED_LOG_DIRS, unpreferred_partitions
 from quorate_operator.planning import steps
+from quorate_operator.planning.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 PARTITIONS_PER_REQUEST_MAX = 1_000
 _ELSEWHERE = frozenset({ErrorCode.not_controller, ErrorCode.not_leader_or_follower})
@@ -158,6 +159,34 @@ async def _reassign_partitions(action: steps.ReassignPartitions, leader: Leader)
         _raise_unless(results, {ErrorCode.no_reassignment_in_progress, ErrorCode.unknown_topic_or_partition})
 
 
+async def _set_throttles(action: steps.SetThrottles, leader: Leader) -> None:
+    """Set rates before the replicas to which they apply, and remove them before these."""
+    rates = {
+        ConfigResource(ConfigResourceType.BROKER, str(broker_id)): [
+            _altered(name, None if rate is None else str(rate)) for name in (LEADER_RATE, FOLLOWER_RATE)
+        ]
+        for broker_id, rate in action.rates.items()
+    }
+    if rates:
+        (await leader.client.incremental_alter_configs(rates)).raise_any()
+    topics = {
+        ConfigResource(ConfigResourceType.TOPIC, topic): [
+            _altered(name, text or None)
+            for name, text in zip((LEADER_REPLICAS, FOLLOWER_REPLICAS), lists, strict=True)
+        ]
+        for topic, lists in action.topics.items()
+    }
+    if topics:
+        altered = await leader.client.incremental_alter_configs(topics)
+        altered.raise_any({ErrorCode.unknown_topic_or_partition})  # deleted since
+
+
+def _altered(name: str, value: str | None) -> AlterConfigOp:
+    if value is None:
+        return AlterConfigOp(name=name, operation=ConfigOpType.DELETE)
+    return AlterConfigOp(name=name, value=value)
+
+
 async def _elect_preferred_leaders(_: steps.ElectPreferredLeaders, leader: Leader) -> None:
     wanted = [TopicPartition(key.topic, key.number) for key in unpreferred_partitions(leader.image)]
     for chunk in _chunks(wanted):
@@ -196,11 +225,7 @@ async def _set_log_levels(action: steps.SetLogLevels, client: AdminClient) -> No
 
 async def _cordon_directories(action: steps.CordonDirectories, client: AdminClient) -> None:
     resource = ConfigResource(ConfigResourceType.BROKER, str(action.node_id))
-    change = (
-        AlterConfigOp(name=CORDONED_LOG_DIRS, value=",".join(action.directories))
-        if action.directories
-        else AlterConfigOp(name=CORDONED_LOG_DIRS, operation=ConfigOpType.DELETE)
-    )
+    change = _altered(CORDONED_LOG_DIRS, ",".join(action.directories) or None)
     (await client.incremental_alter_configs({resource: [change]})).raise_any()
 
 
@@ -223,6 +248,7 @@ _PERFORMED = {
     steps.UnregisterBroker: _unregister_broker,
     steps.FinalizeFeature: _finalize_feature,
     steps.ReassignPartitions: _reassign_partitions,
+    steps.SetThrottles: _set_throttles,
     steps.ElectPreferredLeaders: _elect_preferred_leaders,
 }
 
@@ -257,6 +283,8 @@ def _intended(action: steps.KafkaAction) -> str:
             return f"{feature} was not set to {level}"
         case steps.ReassignPartitions(targets=targets):
             return f"{len(targets)} partitions were not reassigned"
+        case steps.SetThrottles():
+            return "throttles of replicas were not set"
         case steps.ElectPreferredLeaders():
             return "preferred leaders were not elected"
         case steps.SetLogLevels(node_id=node_id):

@@ -30,6 +30,7 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.steps import NAMED_MAX
+from quorate_operator.planning.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
@@ -261,6 +262,27 @@ def cordoned_directories(image: MetadataImage) -> dict[int, tuple[str, ...]]:
         int(name): tuple(path.strip() for path in configs[CORDONED_LOG_DIRS].split(",") if path.strip())
         for (kind, name), configs in image.configs.items()
         if kind == ConfigResourceType.BROKER and name.isdecimal() and CORDONED_LOG_DIRS in configs
+    }
+
+
+def replication_rates(image: MetadataImage) -> dict[int, dict[str, str]]:
+    """Return the throttles of replication that single brokers have, by broker."""
+    return {
+        int(name): rates
+        for (kind, name), configs in image.configs.items()
+        if kind == ConfigResourceType.BROKER
+        and name.isdecimal()
+        and (rates := {key: configs[key] for key in (LEADER_RATE, FOLLOWER_RATE) if key in configs})
+    }
+
+
+def throttled_replicas(image: MetadataImage) -> dict[str, dict[str, str]]:
+    """Return the lists of throttled replicas by topic."""
+    return {
+        name: lists
+        for (kind, name), configs in image.configs.items()
+        if kind == ConfigResourceType.TOPIC
+        and (lists := {key: configs[key] for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS) if key in configs})
     }
 
 

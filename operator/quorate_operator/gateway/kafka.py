@@ -139,6 +139,8 @@ class KafkaGateway:
                     broker_id: directories[broker_id] for broker_id in directories_of & directories.keys()
                 },
                 cordoned=facts.cordoned_directories(image),
+                replication_rates=facts.replication_rates(image),
+                throttled=facts.throttled_replicas(image),
             )
 
     async def probe(

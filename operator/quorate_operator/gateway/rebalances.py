@@ -12,8 +12,6 @@ from quorate_protocol.kafka.enums import ConfigOpType, ConfigResourceType, Confi
 
 from quorate_operator.entities.balance import needs_all
 from quorate_operator.entities.balance_facts import (
-    FOLLOWER_REPLICAS,
-    LEADER_REPLICAS,
     RATES,
     CancelMoves,
     ElectLeaders,
@@ -30,6 +28,7 @@ from quorate_operator.gateway.node_clients import admin_address
 from quorate_operator.gateway.replicas import Disks, brokers_of, observe_disks, observed_partitions
 from quorate_operator.gateway.topics import TOPICS_PER_REQUEST_MAX
 from quorate_operator.models.rebalances import KafkaRebalance
+from quorate_operator.planning.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS
 
 DEFAULTS = ConfigResource(ConfigResourceType.BROKER, "")
 """The dynamic defaults of all brokers."""

@@ -24,6 +24,7 @@ _GUARDED = (
     steps.FormCluster,
     steps.StopNode,
     steps.DeleteVolume,
+    steps.ReplaceVolumes,
 )
 """Changes of membership, and what takes a node or its data away: one process at a time applies them by a fresh plan.
 Two operators have the same cluster while it moves from one to the other by its labels, and where two were installed

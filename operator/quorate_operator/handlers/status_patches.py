@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-_WITH_PROGRESS = ("Progressing", "Reconciling")
+_WITH_PROGRESS = ("Reconciling",)
 """The conditions whose messages count what is under way."""
+_REMOVED = ("Progressing", "Degraded")
+"""Conditions that former releases wrote."""
 
 
 def overlaid(status: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,7 +22,11 @@ def merged_status(before: Mapping[str, Any], new: Mapping[str, Any], now: str) -
     A change of the high watermark alone needs none. `clusterId`, `formation` and fields that `new` lacks stay. A
     condition keeps its time while its status stays.
     """
-    known = {condition["type"]: condition for condition in before.get("conditions", ())}
+    known = {
+        condition["type"]: condition
+        for condition in before.get("conditions", ())
+        if condition["type"] not in _REMOVED
+    }
     conditions = []
     for condition in new["conditions"]:
         old = known.get(condition["type"])

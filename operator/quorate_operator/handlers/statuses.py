@@ -9,8 +9,11 @@ from quorate_operator.models.base import without_nulls
 from quorate_operator.models.status import (
     INVALID_MANIFEST,
     MESSAGE_LENGTH_MAX,
+    NODE_PROBLEM,
+    NODES_FAILED,
     PLAN_STEPS_MAX,
     REFUSALS_MAX,
+    STEP_FAILED,
     BrokerStatus,
     ConditionType,
     HistoryStatus,
@@ -146,10 +149,8 @@ def refused_status(
     """
     statuses: dict[ConditionType, bool] = {
         "Ready": False,
-        "Progressing": False,
         "Reconciling": False,
         "Stalled": True,
-        "Degraded": True,
     }
     conditions = [Condition(kind, status, reason, message) for kind, status in statuses.items()]
     used = {} if accepted_spec is None else {"acceptedSpec": dict(accepted_spec)}
@@ -186,59 +187,67 @@ def failed_status(problem: str, generation: int) -> dict[str, Any]:
 
     What failed is tried again.
     """
-    conditions = (
-        Condition("Reconciling", True, "StepFailed", problem),
-        Condition("Degraded", True, "StepFailed", problem),
-    )
+    conditions = [Condition("Reconciling", True, STEP_FAILED, problem)]
     return {"conditions": conditions_of(conditions, generation)}
 
 
 def _common(view: ClusterView, pool: PoolView) -> list[Condition]:
-    nodes, steps = pool.nodes, pool.steps
+    postponed = _postponed(pool.nodes)
+    ready = _ready(view, pool, postponed)
+    return [ready, _reconciling(view, pool, postponed), _stalled(pool), _resizing(pool)]
+
+
+def _ready(view: ClusterView, pool: PoolView, postponed: str) -> Condition:
+    nodes = pool.nodes
     waiting = [node.seen for node in nodes if node.seen.state is not NodeState.READY]
     outdated = [
         f"{node.seen.node_id} ({', '.join(node.differs)})"
         for node in nodes
         if node.differs and node.postponed_until_ms is None
     ]
-    postponed = _postponed(nodes)
     refusal = _first_fault(pool)
     if pool.is_drained and refusal is not None:
-        ready = Condition("Ready", False, refusal.code, refusal.message)
-    elif pool.is_drained:
-        ready = Condition("Ready", False, DRAINING, "deleted: removed once its brokers hold no replicas")
-    elif view.lifecycle is Lifecycle.HIBERNATED:
-        ready = Condition("Ready", False, "Hibernated", "the cluster is hibernated")
-    elif wait := _first_wait(pool, ADDRESS_CODES):
-        ready = Condition("Ready", False, wait.code, f"waits for {wait.reason}")
-    elif not waiting and outdated:
-        ready = Condition("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
-    elif not waiting:
-        all_ready = f"{len(nodes)} of {len(nodes)} nodes are ready"
-        ready = (
-            Condition("Ready", True, RESTARTS_POSTPONED, f"{all_ready}; {postponed}")
-            if postponed
-            else Condition("Ready", True, "AllReady", all_ready)
-        )
-    else:
-        states = ", ".join(f"{seen.node_id} is {seen.state}" for seen in waiting[:_NAMED_MAX])
-        ready = Condition("Ready", False, "NodesNotReady", states)
+        return Condition("Ready", False, refusal.code, refusal.message)
+    if pool.is_drained:
+        return Condition("Ready", False, DRAINING, "deleted: removed once its brokers hold no replicas")
+    if view.lifecycle is Lifecycle.HIBERNATED:
+        return Condition("Ready", False, "Hibernated", "the cluster is hibernated")
+    if wait := _first_wait(pool, ADDRESS_CODES):
+        return Condition("Ready", False, wait.code, f"waits for {wait.reason}")
+    problems = "; ".join(f"{node.seen.node_id}: {node.seen.problem}" for node in nodes if node.seen.problem)
+    if waiting:
+        return _not_ready(pool, waiting, problems)
+    if outdated:
+        return Condition("Ready", False, ROLLOUT_DUE, f"to be restarted: {'; '.join(outdated[:_NAMED_MAX])}")
+    parts = (f"{len(nodes)} of {len(nodes)} nodes are ready", problems, postponed)
+    reason = NODE_PROBLEM if problems else RESTARTS_POSTPONED if postponed else "AllReady"
+    return Condition("Ready", True, reason, "; ".join(part for part in parts if part))
+
+
+def _not_ready(pool: PoolView, waiting: Sequence[ObservedNode], problems: str) -> Condition:
+    """Say why nodes are not ready: what went wrong first, and last that they are on their way."""
+    if problems:
+        return Condition("Ready", False, NODE_PROBLEM, problems)
+    lost = [_failure(seen) for seen in waiting if seen.state in (NodeState.CRASHED, NodeState.UNREADY)]
+    if lost:
+        return Condition("Ready", False, NODES_FAILED, f"crashed or no longer ready: {', '.join(lost)}")
+    late = _first_wait(pool, {STARTS_LONG})
+    if late is not None:
+        return Condition("Ready", False, STARTS_LONG, f"waits for {late.reason}")
+    states = ", ".join(f"{seen.node_id} is {seen.state}" for seen in waiting[:_NAMED_MAX])
+    return Condition("Ready", False, "NodesNotReady", states)
+
+
+def _reconciling(view: ClusterView, pool: PoolView, postponed: str) -> Condition:
+    if view.problem is not None:
+        return Condition("Reconciling", True, STEP_FAILED, view.problem)
     if view.lifecycle is Lifecycle.PAUSED:
-        progressing = Condition(
-            "Progressing", False, PAUSED, "the cluster is paused: the operator changes nothing"
-        )
-    elif steps:
-        progressing = Condition("Progressing", True, "Working", steps[0].step.reason)
-    elif postponed:
-        progressing = Condition("Progressing", False, RESTARTS_POSTPONED, postponed)
-    else:
-        progressing = Condition("Progressing", False, "AsDesired", "")
-    reconciling = (
-        progressing._replace(type="Reconciling")
-        if view.problem is None
-        else Condition("Reconciling", True, "StepFailed", view.problem)
-    )
-    return [ready, progressing, reconciling, _stalled(pool), _degraded(view, pool), _resizing(pool)]
+        return Condition("Reconciling", False, PAUSED, "the cluster is paused: the operator changes nothing")
+    if pool.steps:
+        return Condition("Reconciling", True, "Working", pool.steps[0].step.reason)
+    if postponed:
+        return Condition("Reconciling", False, RESTARTS_POSTPONED, postponed)
+    return Condition("Reconciling", False, "AsDesired", "")
 
 
 def _postponed(nodes: Sequence[NodeView]) -> str:
@@ -317,26 +326,6 @@ def _emptying(nodes: Sequence[NodeView]) -> Condition:
         return Condition("VolumesEmptying", False, "AsRequested", "")
     message = f"removed as soon as they hold no replica: {'; '.join(named[:_NAMED_MAX])}"
     return Condition("VolumesEmptying", True, "RemovedFromVolumes", message)
-
-
-def _degraded(view: ClusterView, pool: PoolView) -> Condition:
-    nodes = pool.nodes
-    if view.problem is not None:
-        return Condition("Degraded", True, "StepFailed", view.problem)
-    blocked = [f"{node.seen.node_id}: {node.seen.problem}" for node in nodes if node.seen.problem]
-    if blocked:
-        return Condition("Degraded", True, "NodeProblem", "; ".join(blocked))
-    failed = (NodeState.CRASHED, NodeState.UNREADY)
-    lost = [_failure(node.seen) for node in nodes if node.seen.state in failed]
-    if lost:
-        return Condition("Degraded", True, "NodesFailed", f"crashed or no longer ready: {', '.join(lost)}")
-    refusal = _first_fault(pool)
-    if refusal is not None:
-        return Condition("Degraded", True, refusal.code, refusal.message)
-    late = _first_wait(pool, {STARTS_LONG})
-    if late is not None:
-        return Condition("Degraded", True, STARTS_LONG, f"waits for {late.reason}")
-    return Condition("Degraded", False, "Healthy", "")
 
 
 def _failure(seen: ObservedNode) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from quorate_operator.handlers.resources import ClusterResources
-from quorate_operator.models.base import ANNOTATION_RECOVER
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests, joined, read_object
 from quorate_operator.models.status import INVALID_MANIFEST
@@ -217,14 +216,8 @@ class _Validator:
         spec = self._spec_before(body)
         if spec is None:
             return None
-        metadata = body["metadata"]
-        annotations = {
-            name: value
-            for name, value in metadata.get("annotations", {}).items()
-            if name != ANNOTATION_RECOVER  # with another spec it may name another node
-        }
         try:
-            return self._loaded({**body, "metadata": {**metadata, "annotations": annotations}, "spec": spec})
+            return self._loaded({**body, "spec": spec})
         except ManifestError:  # accepted by another release of the operator
             return None
 

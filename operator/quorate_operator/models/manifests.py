@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from quorate_operator.models.base import ANNOTATION_RECOVER, Metadata, shown_value
+from quorate_operator.models.base import Metadata, shown_value
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.node_configs import check_listeners_of
 from quorate_operator.models.nodes import NodeIds, first_node_id
@@ -37,7 +37,6 @@ from quorate_operator.models.v1alpha1 import (
 from quorate_operator.models.yaml_errors import YAML_ERRORS
 
 DOCUMENTS_MAX = 100
-_ID_DIGITS_MAX = 10
 _UNKNOWN = "extra_forbidden"
 """pydantic's type of the fault of a field that a model does not have."""
 _METADATA = frozenset(Metadata.model_fields)
@@ -97,7 +96,6 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
 
     Raises ManifestError when they contradict each other.
     """
-    _check_survivor(quorum, source)
     pools = _with_node_ids(quorum, pools)
     _check_together(quorum, pools, source)
     _check_authorization(quorum, pools, source)
@@ -226,18 +224,6 @@ def _check_listeners_of_properties(
             check_listeners_of(pool.spec.config, names)
         except ValueError as error:
             raise ManifestError(f"{source}: {pool.kind} {pool.metadata.name}: spec.{error}") from None
-
-
-def _check_survivor(quorum: KafkaController, source: str) -> None:
-    named = quorum.metadata.annotations.get(ANNOTATION_RECOVER)
-    ids = quorum.spec.all_node_ids()
-    is_number = named is not None and named.isascii() and named.isdecimal() and len(named) <= _ID_DIGITS_MAX
-    if named is not None and not (is_number and int(named) in ids):
-        raise ManifestError(
-            f"{source}: KafkaController {quorum.metadata.name}: metadata.annotations.{ANNOTATION_RECOVER}: "
-            f"{named!r}: must be the node id of the controller whose disk is kept, one of "
-            + ", ".join(map(str, ids))
-        )
 
 
 def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> None:

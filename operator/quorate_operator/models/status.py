@@ -21,13 +21,17 @@ MESSAGE_LENGTH_MAX = 32_768
 AUTHORITIES_LENGTH_MAX = MESSAGE_LENGTH_MAX
 INVALID_MANIFEST = "InvalidManifest"
 """The reason in conditions and Events of an invalid resource."""
+NODE_PROBLEM = "NodeProblem"
+"""The reason of Ready while Kubernetes or a process reports why a node does not serve."""
+NODES_FAILED = "NodesFailed"
+"""The reason of Ready while nodes have crashed or are no longer ready."""
+STEP_FAILED = "StepFailed"
+"""The reason of Reconciling after an observation or a step that failed, and is tried again."""
 
 ConditionType = Literal[
     "Ready",
-    "Progressing",
     "Reconciling",
     "Stalled",
-    "Degraded",
     "VolumesResizing",
     "VolumesEmptying",
     "QuorumHealthy",
@@ -100,6 +104,10 @@ class FormationStatus(StatusModel):
     )
     is_rebuilt: bool = Field(
         default=False, description="Whether the quorum was rebuilt from the disk of the only initial voter."
+    )
+    leader_epoch: int = Field(
+        default=0,
+        description="The highest leader epoch that was seen, by which spec.recovery names a lost quorum.",
     )
 
 
@@ -202,7 +210,7 @@ class _PoolStatus(StatusModel):
         tuple[Condition, ...], Field(strict=False, max_length=16, json_schema_extra=_CONDITIONS)
     ] = Field(
         default=(),
-        description="Ready, Progressing, Reconciling, Stalled, Degraded, VolumesResizing, VolumesEmptying, "
+        description="Ready, Reconciling, Stalled, VolumesResizing, VolumesEmptying, "
         "QuorumHealthy, UpgradeBlocked.",
     )
     replicas: int | None = Field(

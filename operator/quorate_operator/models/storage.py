@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from quorate_operator.models.base import Model, Size, Text, rules
+from quorate_operator.models.base import Duration, Model, Size, Text, duration_ms, rules
 
 SIZE_DEFAULT = "10Gi"
 VOLUME_ID_MAX = 99
@@ -22,6 +22,15 @@ _OnDeletion = Annotated[
     Field(
         description="What happens to the volumes when the KafkaController or KafkaBroker is deleted. With Delete, a "
         "KafkaBroker whose KafkaController stays is drained first."
+    ),
+]
+
+_UnbindAfter = Annotated[
+    Duration | None,
+    Field(
+        description="After which time a node gets new volumes in place of those on a Kubernetes node that was "
+        "removed or does not answer, while its pod can't be scheduled elsewhere. One node at a time, and only if "
+        "other nodes have all data. Default: never. Needs rbac.readNodes of the chart; `quorate play` ignores it."
     ),
 ]
 
@@ -50,6 +59,11 @@ _RULES_OF_ONE: tuple[Mapping[str, str], ...] = (
         "message": _ONLY_GROWS,
     },
 )
+
+
+def unbind_after_ms(storage: "Storage | BrokerStorage") -> int | None:
+    """Return `unbindAfter` in milliseconds; None for never."""
+    return None if storage.unbind_after is None else duration_ms(storage.unbind_after)
 
 
 class Volume(NamedTuple):
@@ -85,6 +99,7 @@ class Storage(Model):
     )
     on_decommission: _OnDecommission = "Retain"
     on_deletion: _OnDeletion = "Retain"
+    unbind_after: _UnbindAfter = None
 
     @model_validator(mode="before")
     @classmethod
@@ -177,6 +192,7 @@ class BrokerStorage(Model):
         description="What happens to the volumes of a decommissioned broker, and to a volume that was removed.",
     )
     on_deletion: _OnDeletion = "Retain"
+    unbind_after: _UnbindAfter = None
 
     @model_validator(mode="after")
     def _volumes_fit(self) -> Self:

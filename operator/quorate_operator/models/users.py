@@ -56,6 +56,8 @@ _OF_CLUSTER = f"name: the resource of type Cluster is {CLUSTER_NAME}, with patte
 
 
 # The API server compares an integer with the minimum as an integer, and would take 0.
+ByteRate = Annotated[int, Field(ge=1, le=2**53 - 1)]
+"""Bytes per second. Kafka has doubles, which have all integers up to there."""
 Rate = Annotated[
     float,
     Field(ge=0.01, json_schema_extra=rules({"rule": "self >= 0.01", "message": "must be at least 0.01"})),
@@ -186,10 +188,10 @@ def enum_name(name: str) -> str:
 class Quotas(Model):
     """Limits of the user, for each broker. A missing limit does not apply."""
 
-    producer_byte_rate: Annotated[int, Field(ge=1)] | None = Field(
+    producer_byte_rate: ByteRate | None = Field(
         default=None, description="producer_byte_rate: bytes per second."
     )
-    consumer_byte_rate: Annotated[int, Field(ge=1)] | None = Field(
+    consumer_byte_rate: ByteRate | None = Field(
         default=None, description="consumer_byte_rate: bytes per second."
     )
     request_percentage: Rate | None = Field(

@@ -20,6 +20,7 @@ from quorate_operator.models.base import (
     ResourceName,
     rules,
 )
+from quorate_operator.models.drains import Drain
 from quorate_operator.models.entities import EntityNamespaces
 from quorate_operator.models.exposures import check_node_ports
 from quorate_operator.models.history import History
@@ -50,6 +51,7 @@ from quorate_operator.models.pools import (
     has_ports_by_node,
     node_id_rules,
 )
+from quorate_operator.models.recovery import Recovery
 from quorate_operator.models.releases import IMAGE_RULE, SupportedRelease, check_release_of_image
 from quorate_operator.models.security import (
     AUTHORIZER_KEYS,
@@ -191,6 +193,10 @@ class KafkaControllerSpec(PoolSpec):
         description="Running: the nodes are as the manifest says. Paused: the cluster is not changed; its status is "
         "still updated. Hibernated: every node is stopped, brokers first; volumes and registrations are kept.",
     )
+    recovery: Recovery | None = Field(
+        default=None,
+        description="Rebuilds the quorum after the loss of a majority of disks. It is for one loss, and may stay.",
+    )
     entity_namespaces: EntityNamespaces = Field(
         default=(),
         description="Other namespaces whose KafkaTopics and KafkaUsers may name this cluster, or * for all. Their "
@@ -307,6 +313,7 @@ class KafkaBrokerSpec(PoolSpec):
     storage: BrokerStorage = Field(
         default_factory=BrokerStorage, description="The volume of each node, or its volumes."
     )
+    drain: Drain = Field(default_factory=Drain, description="How brokers are drained that leave the pool.")
     rack: Rack | None = Field(
         default=None,
         description="Where broker.rack comes from on Kubernetes. Default: nodes[].rack. `quorate play` ignores it.",

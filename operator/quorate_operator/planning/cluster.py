@@ -4,20 +4,16 @@ Both are plain data. A runtime fills in what it knows of nodes, volumes and publ
 `KafkaFacts` from the quorum. Times are Unix milliseconds.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
 from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
-
-DAY_MS = 86_400_000
-_WEEK_DAYS = 7
-_FIRST_WEEKDAY = 3
-"""1970-01-01, from which Unix time counts, was a Thursday; 0 is Monday."""
-
+from quorate_operator.planning.losses import LostVolumes, RecoveryRequest
+from quorate_operator.planning.windows import Window
 
 FORCE = "force-restart"
 """The part of a revision with the request to restart a node even if its partitions or others suffer."""
@@ -94,33 +90,6 @@ class VolumePolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """A weekly window: it opens at one time on some days of the week, and may extend into the following days."""
-
-    days: frozenset[int]
-    """0 is Monday."""
-    start_ms: int
-    """From midnight, UTC."""
-    duration_ms: int
-
-    def opens_at_ms(self, now_ms: int) -> int:
-        """Return the first time from `now_ms` on at which the window is open, which is `now_ms` while it is."""
-        today = now_ms // DAY_MS
-        # It comes back each week: one that began earlier and is still open began again since.
-        begins = (
-            day * DAY_MS + self.start_ms
-            for day in range(today - _WEEK_DAYS, today + _WEEK_DAYS + 1)
-            if (day + _FIRST_WEEKDAY) % _WEEK_DAYS in self.days
-        )
-        return min(max(begin, now_ms) for begin in begins if begin + self.duration_ms > now_ms)
-
-
-def opens_at_ms(windows: Iterable[Window], now_ms: int) -> int:
-    """Return the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
-    return min((window.opens_at_ms(now_ms) for window in windows), default=now_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPolicy:
     """How a pool's nodes are restarted and renamed.
 
@@ -134,6 +103,12 @@ class RolloutPolicy:
     """How long a node of the pool may take to stop; None for what its role usually takes."""
     windows: tuple[Window, ...] = ()
     """When restarts may begin that were not requested; empty for at any time."""
+    unbind_after_ms: int | None = None
+    """After which time volumes on a machine that is gone are replaced; None for never."""
+    drain_bytes_per_second: int | None = None
+    """The rate at which replicas leave its brokers; None for any."""
+    drains_on_scale_down: bool = True
+    """Whether brokers are drained that are left over, and not named in `decommission`."""
 
 
 class Unassigned(NamedTuple):
@@ -204,13 +179,13 @@ class DesiredCluster:
     rollouts: Mapping[str, RolloutPolicy] = field(default_factory=dict)
     """By pool. A pool that is not named has the defaults."""
     decommission: frozenset[int] = frozenset()
-    """Node ids that were asked to leave. No desired node has one of these."""
+    """Node ids that were asked to leave by name. No desired node has one of these."""
     drained_pools: frozenset[str] = frozenset()
     """Pools that are deleted together with their volumes: their brokers are decommissioned."""
     drained: tuple[DesiredNode, ...] = ()
     """The brokers of `drained_pools` with their settings, by which they run until they hold nothing."""
-    survivor: int | None = None
-    """The controller from whose disk a lost quorum is to be rebuilt: explicit, by annotation."""
+    recovery: RecoveryRequest | None = None
+    """Which loss of the quorum is to be mended, and from whose disk."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels to finalize besides metadata.version, which is `metadata_version`; empty for what comes with it."""
 
@@ -289,6 +264,8 @@ class ObservedNode:
     """Why it could not be started again with what is desired; None if it could, or if this is not known."""
     unreachable_host: bool = False
     """Whether its machine does not answer, so that its process may still run."""
+    lost_volumes: LostVolumes | None = None
+    """Why its pod waits for its volumes in vain; None if it does not, or where volumes can't be lost so."""
     has_opened: bool | None = None
     """Whether its process has opened its ports since it began; None without one, or if that is not reported."""
     opened_at_ms: int | None = None
@@ -412,6 +389,10 @@ class KafkaFacts:
     """Log directories by path, of those brokers of which they were asked for and that answered."""
     cordoned: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """The dynamic `cordoned.log.dirs` of each broker that has it."""
+    replication_rates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """The throttles of replication that single brokers have, by name; only brokers with one."""
+    throttled: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The lists of throttled replicas by topic and name; only topics with one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -486,6 +467,19 @@ class Formation:
     nodes are configured with controller.quorum.voters, also when a dynamic quorum is desired by now."""
     is_rebuilt: bool = False
     """It is that of RebuildQuorum: the only initial voter has the cluster's metadata, and is never formatted."""
+    leader_epoch: int = 0
+    """The highest leader epoch that was seen; 0 before the first one."""
+
+    def with_leader(self, kraft_version: int, leader_epoch: int) -> "Formation":
+        """Return the identity after a leader was seen."""
+        is_static = self.is_static and kraft_version == 0
+        epoch = max(self.leader_epoch, leader_epoch)
+        return replace(self, is_formed=True, is_static=is_static, leader_epoch=epoch)
+
+    def rebuilt_from(self, node_id: int, directory_id: str) -> "Formation":
+        """Return the identity after RebuildQuorum."""
+        voters = {node_id: directory_id}
+        return replace(self, initial_voters=voters, is_formed=False, is_static=False, is_rebuilt=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

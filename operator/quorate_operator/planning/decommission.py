@@ -39,6 +39,7 @@ from quorate_operator.planning.steps import (
     ReassignPartitions,
     Refusal,
     RetireAddress,
+    SetThrottles,
     StartNode,
     StopNode,
     UnregisterBroker,
@@ -48,6 +49,7 @@ from quorate_operator.planning.steps import (
     some_of,
     wait_for,
 )
+from quorate_operator.planning.throttles import Copy, plan_throttles
 
 _label = Role.BROKER.label
 
@@ -64,7 +66,8 @@ def plan_decommission(desired: DesiredCluster, observed: ObservedCluster, now_ms
     """Plan for the brokers to be decommissioned. The caller has ruled out that the cluster is to be stopped."""
     node_ids = _decommissioned(desired, observed)
     if not node_ids:
-        return DecommissionPlan()
+        ended = _throttles(desired, observed, (), (), None)
+        return DecommissionPlan(due=() if ended is None else (ended,))
     if observed.kafka is None:
         wait = wait_for("a leader of the quorum, to find the replicas on brokers that leave", *node_ids)
         return DecommissionPlan(rest=(wait,), node_ids=frozenset(node_ids))
@@ -82,11 +85,31 @@ def plan_decommission(desired: DesiredCluster, observed: ObservedCluster, now_ms
     drain.reassign()
     for pool in pools:
         drain.keep_whole(pool)
+    drain.throttle()
     return DecommissionPlan(
         due=tuple(drain.steps),
         rest=tuple(drain.waits),
         refusals=tuple(refusal for refusals in drain.refusals.values() for refusal in refusals),
         node_ids=frozenset(node_ids),
+    )
+
+
+def _throttles(
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    leaving: Collection[int],
+    copies: Iterable[Copy],
+    rate_bytes: int | None,
+) -> SetThrottles | None:
+    if observed.kafka is None:
+        return None
+    rates = [policy.drain_bytes_per_second for policy in desired.rollouts.values()]
+    return plan_throttles(
+        observed.kafka,
+        copies,
+        leaving=leaving,
+        rate_bytes=rate_bytes,
+        rates_of_pools=[rate for rate in rates if rate is not None],
     )
 
 
@@ -161,7 +184,7 @@ class _Drain:
 
     def _keep_serving(self, node_id: int, held: list[ObservedPartition], seen: ObservedNode | None) -> None:
         """Plan for a broker with replicas: it is drained unless that is refused, and started if it is needed."""
-        is_refused = self._refuse(node_id, held)
+        is_refused = self._refuse_scale_down(node_id, held) or self._refuse(node_id, held)
         if not is_refused:
             self.to_drain.append(node_id)
         alone = [partition for partition in held if not self._has_another_in_sync(partition, node_id)]
@@ -199,6 +222,30 @@ class _Drain:
             and not self.kafka.registrations[other].fenced
             for other in partition.isr
         )
+
+    def _refuse_scale_down(self, node_id: int, held: Collection[ObservedPartition]) -> bool:
+        """Refuse to drain a broker that is left over, if its pool says so."""
+        pool = self._pool(node_id)
+        policy = self.desired.rollouts.get(pool, RolloutPolicy())
+        if policy.drains_on_scale_down or node_id in self.desired.decommission:
+            return False
+        self._refused(
+            node_id,
+            Refusal(
+                code="ScaleDownRefused",
+                message=f"{_label(node_id)} stays, as drain.onScaleDown of {pool} asks, because it holds "
+                f"{len(held)} replica(s): set replicas back; or have the broker drained, by its id in decommission "
+                "or by a KafkaRebalance of mode RemoveBrokers",
+                pool=pool,
+            ),
+        )
+        return True
+
+    def _pool(self, node_id: int) -> str:
+        """Return the pool of a broker that leaves; an empty name if it is not known any more."""
+        known = {node.node_id: node.pool for node in self.desired.drained}
+        known |= {node.node_id: node.pool for node in self.observed.nodes.values()}
+        return known.get(node_id, "")
 
     def _refuse(self, node_id: int, held: Iterable[ObservedPartition]) -> bool:
         staying = len(self.desired.of_role(Role.BROKER))
@@ -309,11 +356,38 @@ class _Drain:
         )
         self.refusals[min(members)] = [Refusal(code=causes[0].code, message=message, pool=pool)]
 
+    def throttle(self) -> None:
+        """Set the throttles before replicas move, and remove them before the last broker is forgotten."""
+        planned = {
+            partition: target
+            for step in self.steps
+            if isinstance(step, ReassignPartitions)
+            for partition, target in step.targets.items()
+        }
+        copies: list[Copy] = []
+        rates: list[int] = []
+        for node_id, held in self.held.items():
+            policy = self.desired.rollouts.get(self._pool(node_id), RolloutPolicy())
+            if policy.drain_bytes_per_second is None:
+                continue
+            own = [
+                Copy(partition, planned.get(partition.partition, partition.assigned))
+                for partition in held
+                if node_id in partition.removing or partition.partition in planned
+            ]
+            if own:
+                copies += own
+                rates.append(policy.drain_bytes_per_second)
+        step = _throttles(self.desired, self.observed, self.held, copies, min(rates, default=None))
+        if step is None:
+            return
+        held_back = (ReassignPartitions, ForgetNode)
+        self.steps = [step, *(other for other in self.steps if not isinstance(other, held_back))]
+        self.waits.insert(0, wait_for("the throttles of replicas to be set", *sorted(self.held)))
+
     def _members(self, pool: str) -> tuple[int, ...]:
         """Return the brokers of a deleted pool that leave, in order."""
-        known = {node.node_id: node.pool for node in self.desired.drained}
-        known |= {node.node_id: node.pool for node in self.observed.nodes.values()}
-        return tuple(node_id for node_id in sorted(self.held) if known.get(node_id) == pool)
+        return tuple(node_id for node_id in sorted(self.held) if self._pool(node_id) == pool)
 
     def _progress(self, node_id: int) -> WaitFor:
         held = self.held[node_id]

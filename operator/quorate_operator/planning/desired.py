@@ -6,15 +6,16 @@ from typing import Final
 from quorate_operator.models.base import (
     ANNOTATION_FORCE_RESTART,
     ANNOTATION_PAUSE,
-    ANNOTATION_RECOVER,
     ANNOTATION_REPLACE,
     ANNOTATION_RESTART,
     ANNOTATION_SKIP_ROLLOUT,
     duration_ms,
     quantity_bytes,
 )
+from quorate_operator.models.drains import Drain
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.pod_templates import WEEKDAYS, MaintenanceWindow
+from quorate_operator.models.storage import unbind_after_ms
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import (
     FORCE,
@@ -25,8 +26,9 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
     VolumePolicy,
-    Window,
 )
+from quorate_operator.planning.losses import RecoveryRequest
+from quorate_operator.planning.windows import Window
 
 TOPIC_DEFAULTS: Final = (
     "default.replication.factor",
@@ -79,7 +81,7 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         decommission=frozenset(leaving),
         drained_pools=manifests.drained_pools,
         drained=tuple(drained),
-        survivor=_survivor(quorum.metadata.annotations),
+        recovery=_recovery(quorum),
     )
 
 
@@ -155,10 +157,9 @@ def _skips_rollout(node_id: int, annotations: Mapping[str, str]) -> bool:
     return annotations.get(f"{ANNOTATION_SKIP_ROLLOUT}-{node_id}") == "true"
 
 
-def _survivor(annotations: Mapping[str, str]) -> int | None:
-    """Return the node id in the annotation. Manifests with anything else in it are refused."""
-    named = annotations.get(ANNOTATION_RECOVER, "")
-    return int(named) if named.isdecimal() else None
+def _recovery(quorum: KafkaController) -> RecoveryRequest | None:
+    asked = quorum.spec.recovery
+    return None if asked is None else RecoveryRequest(asked.survivor, asked.cluster_id, asked.leader_epoch)
 
 
 def _lifecycle(quorum: KafkaController) -> Lifecycle:
@@ -169,6 +170,7 @@ def _lifecycle(quorum: KafkaController) -> Lifecycle:
 
 
 def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]) -> RolloutPolicy:
+    drain = pool.spec.drain if isinstance(pool, KafkaBroker) else Drain()
     grace_s = pool.spec.template.termination_grace_period_seconds
     is_drained = pool.metadata.name in drained_pools
     volumes = VolumePolicy(pool.spec.storage.on_decommission.lower())
@@ -178,6 +180,9 @@ def _rollout(pool: KafkaController | KafkaBroker, drained_pools: Collection[str]
         volumes=VolumePolicy.DELETE if is_drained else volumes,
         grace_ms=None if grace_s is None else grace_s * 1000,
         windows=tuple(_window(window) for window in pool.spec.rollout.windows),
+        unbind_after_ms=unbind_after_ms(pool.spec.storage),
+        drain_bytes_per_second=drain.rate_bytes,
+        drains_on_scale_down=drain.on_scale_down == "Drain",
     )
 
 

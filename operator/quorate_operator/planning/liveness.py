@@ -16,6 +16,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.formation import Phase, brokers_to_start, founders_to_start, phase_of
 from quorate_operator.planning.safety import has_other_disk, view_quorum
 from quorate_operator.planning.steps import CreateNode, Part, StartNode, WaitFor, wait_for
+from quorate_operator.planning.volumes import loses_volumes
 
 RESTART_BACKOFF_MS_MIN = 500
 RESTART_BACKOFF_MS_MAX = 30_000
@@ -35,6 +36,10 @@ def plan_starts(
         seen = observed.nodes[node.node_id]
         is_down = seen.state in (NodeState.STOPPED, NodeState.CRASHED) or node.node_id in formatted
         if not is_down or seen.unreachable_host or _is_held(node, observed, founders):
+            continue
+        if seen.state is NodeState.STOPPED and loses_volumes(seen):
+            what = f"the old volumes of {node.label} to be deleted, before it starts with new ones"
+            rest.append(wait_for(what, node.node_id))
             continue
         if node.node_id in addresses.held_back:
             rest.append(addresses.held_back[node.node_id])

@@ -92,7 +92,7 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
     registrations = plan_registrations(desired, observed, target_level(desired))
     decommission = plan_decommission(desired, observed, now_ms)
     migration = plan_migration(desired, observed)
-    replacement = plan_replacement(desired, observed)
+    replacement = plan_replacement(desired, observed, now_ms)
     first = merge((created, starts, membership, migration, volumes, replacement))
     rollout = plan_rollout(desired, observed, now_ms, addresses, hold=_hold(first))
     if _stops_leader(rollout, observed) and _asks_kafka(merge((registrations, decommission))):

@@ -115,8 +115,11 @@ class ForgetNode(_NodeStep):
 class RebuildQuorum(_NodeStep):
     """Make a stopped controller the only voter, from its own disk. What other disks have beyond it is lost.
 
-    Requires the annotation that names the survivor. The result is stored as the cluster's `Formation`.
+    Requires `spec.recovery`, which names the survivor. The result is stored as the cluster's `Formation`.
     """
+
+    above_epoch: int = 0
+    """The highest leader epoch that was seen: that of the rebuilt quorum is above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +214,16 @@ class ReassignPartitions(_NodeStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetThrottles(_ClusterStep):
+    """Set or remove the throttles of replicas that move."""
+
+    rates: Mapping[int, int | None]
+    """Bytes per second by broker, for what it sends and for what it receives; None removes them."""
+    topics: Mapping[str, tuple[str, str]]
+    """The replicas that send and those that receive, by topic; an empty text removes the config."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ElectPreferredLeaders(_ClusterStep):
     """Have preferred replicas lead again after a roll (ElectLeaders); all partitions."""
 
@@ -244,6 +257,7 @@ KafkaAction = (
     | UnregisterBroker
     | FinalizeFeature
     | ReassignPartitions
+    | SetThrottles
     | ElectPreferredLeaders
     | SetLogLevels
     | CordonDirectories

@@ -73,6 +73,12 @@ def loses_volumes(seen: ObservedNode) -> bool:
     return metadata is not None and not metadata.is_in_use
 
 
+def has_lost_volumes(seen: ObservedNode) -> bool:
+    """Whether the machine with a node's volumes is gone, and nothing of the node can run there."""
+    lost = seen.lost_volumes
+    return lost is not None and lost.is_known and not lost.has_pod
+
+
 CANNOT_GROW = "VolumeCannotGrow"
 """The code of a refusal: the larger size can't be requested."""
 

@@ -183,9 +183,10 @@ def task_pod(context: Context, node: DesiredNode, name: str, arguments: Sequence
     }
 
 
-def rebuild_quorum_arguments() -> tuple[str, ...]:
+def rebuild_quorum_arguments(above_epoch: int = 0) -> tuple[str, ...]:
     """Return the `quorate` command that makes a stopped controller the only voter of its quorum."""
-    return ("controller", "rebuild-quorum", "--config", f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}")
+    config = f"{CONFIG_DIRECTORY}/{PROPERTIES_FILE}"
+    return ("controller", "rebuild-quorum", "--config", config, "--above-epoch", str(above_epoch))
 
 
 def format_arguments(

@@ -24,6 +24,7 @@ from quorate_operator.planning.cluster import (
     NodeState,
     ObservedCluster,
     ObservedNode,
+    ObservedQuorum,
     Publication,
     Reached,
     Role,
@@ -62,7 +63,7 @@ class Infrastructure(Protocol):
     async def formation(self) -> Formation | None:
         """Return the stored identity of the cluster, or None."""
 
-    async def note_leader(self, kraft_version: int) -> None:
+    async def note_leader(self, kraft_version: int, leader_epoch: int) -> None:
         """Store that a leader was seen: `formation()` is formed and, from kraft.version 1 on, not static."""
 
     async def publications(self) -> tuple[Publication, ...]:
@@ -144,7 +145,7 @@ class ClusterRuntime:
         elif kafka is None and self._gateway.problem is not None:
             nodes = _with_problem(nodes, self._gateway.problem)
         if kafka is not None and formation is not None:
-            formation = await self._note_leader(formation, kafka.quorum.kraft_version)
+            formation = await self._note_leader(formation, kafka.quorum)
         if formation is not None:
             probes = await self._remember(desired, nodes, formation.cluster_id, probes)
         nodes = {node_id: self._with_state(node, kafka) for node_id, node in nodes.items()}
@@ -209,12 +210,11 @@ class ClusterRuntime:
                 return kafka
             known |= leaving
 
-    async def _note_leader(self, formation: Formation, kraft_version: int) -> Formation:
-        is_static = formation.is_static and kraft_version == 0
-        if formation.is_formed and is_static == formation.is_static:
-            return formation
-        await self._infrastructure.note_leader(kraft_version)
-        return replace(formation, is_formed=True, is_static=is_static)
+    async def _note_leader(self, formation: Formation, quorum: ObservedQuorum) -> Formation:
+        seen = formation.with_leader(quorum.kraft_version, quorum.leader_epoch)
+        if seen != formation:
+            await self._infrastructure.note_leader(quorum.kraft_version, quorum.leader_epoch)
+        return seen
 
     def _with_state(self, node: ObservedNode, kafka: KafkaFacts | None) -> ObservedNode:
         if not node.state.runs:

@@ -37,12 +37,18 @@ VERBS: dict[type[steps.Action], tuple[str, str]] = {
     steps.UnregisterBroker: ("unregister", "unregistering"),
     steps.FinalizeFeature: ("finalize", "finalizing"),
     steps.ReassignPartitions: ("reassign", "reassigning"),
+    steps.SetThrottles: ("set", "setting"),
     steps.ElectPreferredLeaders: ("elect", "electing"),
     steps.SetLogLevels: ("set", "setting"),
     steps.CordonDirectories: ("cordon", "cordoning"),
     steps.MoveBetweenDirectories: ("move", "moving"),
 }
 """The verb of each kind of action: to be done, and being done."""
+_OF_CLUSTER: dict[type[steps.Action], str] = {
+    steps.SetThrottles: "throttles of replicas",
+    steps.ElectPreferredLeaders: "preferred leaders",
+}
+"""The object of actions that are the same for each cluster."""
 
 
 def step_text(step: steps.Step, label: Label, *, under_way: bool = False) -> str:
@@ -75,8 +81,8 @@ def _object(action: steps.Action, label: Label) -> str:
         case steps.ReassignPartitions():
             count = len(action.targets)
             return f"{count} partition{'' if count == 1 else 's'}"
-        case steps.ElectPreferredLeaders():
-            return "preferred leaders"
+        case steps.SetThrottles() | steps.ElectPreferredLeaders():
+            return _OF_CLUSTER[type(action)]
         case steps.SetLogLevels():
             return f"log levels of {label(action.node_id)}"
     return label(action.node_id)

@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 from kit.cluster import Cluster, free_ports, manifests
 from kit.gatekeeper import Gatekeeper
 from kit.java.tools import JavaTools
@@ -27,9 +28,16 @@ from quorate_operator.planning.steps import (
     RefreshRegistration,
     RemoveVoter,
     SetLogLevels,
+    SetThrottles,
     StepError,
     UnregisterBroker,
     UnregisterController,
+)
+from quorate_operator.planning.throttles import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
 )
 
 pytestmark = pytest.mark.integration
@@ -39,6 +47,7 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 GHOST, LEAVING = 99, 2
 TIMEOUT_S = 60
 PROBED_WITHIN_S = 10
+THROTTLED_RECORDS, RECORD_SIZE_BYTES, SLOW_BYTES_PER_S = 100, 100_000, 1_000
 
 
 def create_topic(gatekeeper: Gatekeeper, prefix: str, *replicas: int) -> PartitionId:
@@ -181,6 +190,41 @@ def test_a_voter_goes_and_comes(gatekeeper: Gatekeeper, leads: bool) -> None:
     assert gatekeeper.facts().quorum.voters[spare].endpoints == voter.endpoints
     with pytest.raises(StepError, match=f"controller {spare} was not made a voter: DUPLICATE_VOTER"):
         gatekeeper.apply(replace(add, directory_id="A" * 21 + "Q"))
+
+
+def test_a_drain_is_throttled(gatekeeper: Gatekeeper) -> None:
+    """SetThrottles: replicas of a list move slowly, others at full speed, until the throttles are removed."""
+    slow, fast = create_topic(gatekeeper, "throttled", 1), create_topic(gatekeeper, "unthrottled", 1)
+    producer = Producer({"bootstrap.servers": gatekeeper.cluster.bootstrap_servers, "acks": "all"})
+    for _ in range(THROTTLED_RECORDS):
+        producer.produce(slow.topic, bytes(RECORD_SIZE_BYTES))
+        producer.produce(fast.topic, bytes(RECORD_SIZE_BYTES))
+    assert producer.flush(TIMEOUT_S) == 0
+
+    def has_moved(partition: PartitionId) -> bool:
+        placed = (found for found in gatekeeper.facts(0).partitions if found.partition == partition)
+        return any(found.replicas == (0,) for found in placed)
+
+    brokers = [*gatekeeper.cluster.brokers]
+    throttle = SetThrottles(
+        rates=dict.fromkeys(brokers, SLOW_BYTES_PER_S), topics={slow.topic: ("0:1", "0:0")}, reason="test"
+    )
+    free = replace(throttle, rates=dict.fromkeys(brokers), topics={slow.topic: ("", "")})
+    try:
+        gatekeeper.apply(*twice(throttle))
+        facts = gatekeeper.facts()
+        rates = dict.fromkeys((LEADER_RATE, FOLLOWER_RATE), f"{SLOW_BYTES_PER_S}")
+        assert facts.replication_rates == dict.fromkeys(brokers, rates)
+        assert facts.throttled == {slow.topic: {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:0"}}
+        for partition in (slow, fast):
+            gatekeeper.apply(ReassignPartitions(node_id=1, targets={partition: (0,)}, reason="test"))
+        eventually(lambda: has_moved(fast), TIMEOUT_S, "the other partition to have moved")
+        assert not has_moved(slow)
+    finally:
+        gatekeeper.apply(*twice(free))
+    facts = gatekeeper.facts()
+    assert (facts.replication_rates, facts.throttled) == ({}, {})
+    eventually(lambda: has_moved(slow), TIMEOUT_S, "the partition to have moved")
 
 
 def test_a_broker_leaves(gatekeeper: Gatekeeper) -> None:

@@ -276,7 +276,7 @@ class Installation:
         return eventually(run, TIMEOUT_S, command[0])[0]
 
 
-_DONE = {"Ready": "True", "Progressing": "False", "QuorumHealthy": "True"}
+_DONE = {"Ready": "True", "Reconciling": "False", "QuorumHealthy": "True"}
 
 
 def resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -88,6 +88,7 @@ class LocalPod(threading.Thread):
         self.known = body
         """The pod as the API server had it last."""
         self.uid = body["metadata"]["uid"]
+        self._created_at = body["metadata"]["creationTimestamp"]
         self.address = agent.address_of(self.name)
         self.directory = agent.directory / f"{self.name}-{self.uid[:8]}"
         self.deletion: Object | None = None
@@ -143,13 +144,10 @@ class LocalPod(threading.Thread):
 
     def _live(self) -> None:
         self.directory.mkdir(parents=True)
-        self.agent.bind(self.body)
-        volume = self._prepare()
-        while volume is None:
-            if self._leaving.wait(LOOK_EVERY_S):
-                self._report_gone()
-                return
-            volume = self._prepare()
+        volume = self._scheduled()
+        if volume is None:
+            self._report_gone()
+            return
         for spec in self.body["spec"].get("initContainers", ()):
             if not self._run_to_end(spec, volume):
                 self._report_gone()
@@ -364,6 +362,24 @@ class LocalPod(threading.Thread):
         if status == self._written:
             return
         if self.agent.report(self.name, status):
+            self._written = status
+
+    def _scheduled(self) -> Path | None:
+        """Wait for a machine and for what the pod mounts; returns its volume, or None if it was deleted before."""
+        while (conflict := self.agent.conflict_of(self.body)) is not None:
+            self._report_unschedulable(conflict)
+            if self._leaving.wait(LOOK_EVERY_S):
+                return None
+        self.agent.bind(self.body)
+        while (volume := self._prepare()) is None:
+            if self._leaving.wait(LOOK_EVERY_S):
+                return None
+        return volume
+
+    def _report_unschedulable(self, message: str) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        status = {"phase": "Pending", "conditions": [{**condition, "lastTransitionTime": self._created_at}]}
+        if status != self._written and self.agent.report(self.name, status):
             self._written = status
 
     def _passes_gates(self) -> bool:

@@ -1,10 +1,10 @@
 """Stands in for the machines of a Kubernetes that has only a control plane: runs pods as local processes.
 
-Of scheduler, kubelet, volume controllers and DNS it does what Quorate's pods need: binds pods to a machine, gives
-each an address of its own in 127.0.0.0/8, writes ConfigMaps and Secrets to files, has a directory for each claim,
-runs init containers, the container and its side cars, probes readiness, reports states and termination messages,
-observes grace periods, restarts containers that ended, and releases claims that no pod uses. A name of a pod in a
-text is replaced by its address, as DNS would.
+Of scheduler, kubelet, volume controllers and DNS it does what Quorate's pods need: binds pods to a machine unless it
+lacks their volumes, gives each an address of its own in 127.0.0.0/8, writes ConfigMaps and Secrets to files, has a
+directory for each claim, runs init containers, the container and its side cars, probes readiness, reports states and
+termination messages, observes grace periods, restarts containers that ended, and releases claims that no scheduled
+pod uses. A name of a pod in a text is replaced by its address, as DNS would.
 """
 
 import base64
@@ -46,6 +46,8 @@ class NodeAgent:
         """In which stock Kafka is found."""
         self._pods: dict[str, LocalPod] = {}
         self._claims: dict[str, str] = {}
+        self._lost: dict[str, str] = {}
+        """The machine that is gone, by claim, as the uid, whose local volume it had."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node agent", daemon=True)
 
@@ -85,6 +87,55 @@ class NodeAgent:
     def evict(self, pod: str) -> None:
         """What a machine does that has too little memory: the process ends, the pod stays as one that failed."""
         self._pods[pod].evict()
+
+    def lose_machine_of(self, pod: str) -> str:
+        """Remove the machine of a pod, as if it was another one than that of the others, with its local volumes.
+
+        The pod's object goes as well. Returns the name of that machine.
+        """
+        found = self._core.read_namespaced_pod(pod, self._namespace)
+        machine = f"gone-{found.metadata.uid[:8]}"
+        selector = {"key": "kubernetes.io/hostname", "operator": "In", "values": [machine]}
+        for volume in found.spec.volumes:
+            if volume.persistent_volume_claim is not None:
+                self._bind_claim(volume.persistent_volume_claim.claim_name, machine, selector)
+        self.remove(pod, found.metadata.uid)
+        return machine
+
+    def regain_machine(self, machine: str) -> None:
+        """A machine is back with its volumes, as another name of the one that runs all pods."""
+        self.label_machine(kubernetes_io__hostname=machine)
+        self._lost = {uid: lost for uid, lost in self._lost.items() if lost != machine}
+
+    def _bind_claim(self, claim: str, machine: str, selector: Object) -> None:
+        uid = self._core.read_namespaced_persistent_volume_claim(claim, self._namespace).metadata.uid
+        name = f"pvc-{uid}"
+        self._core.create_persistent_volume(
+            {
+                "metadata": {"name": name},
+                "spec": {
+                    "capacity": {"storage": "10Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "local": {"path": "/disk"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [selector]}]}},
+                },
+            }
+        )
+        self._core.patch_namespaced_persistent_volume_claim(
+            claim, self._namespace, {"spec": {"volumeName": name}}
+        )
+        self._lost[uid] = machine
+
+    def conflict_of(self, body: Object) -> str | None:
+        """What the scheduler says of a pod with a local volume of another machine; None if the pod fits."""
+        uids = [
+            self._claims.get(source["persistentVolumeClaim"]["claimName"])
+            for source in body["spec"].get("volumes", ())
+            if "persistentVolumeClaim" in source
+        ]
+        if self._lost.keys().isdisjoint(uids):
+            return None
+        return "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
 
     def log_of(self, pod: str) -> str:
         """What the container of every pod of this name has written."""
@@ -185,7 +236,7 @@ class NodeAgent:
             source["persistentVolumeClaim"]["claimName"]
             for pod in pods.values()
             for source in pod["spec"].get("volumes", ())
-            if "persistentVolumeClaim" in source
+            if "persistentVolumeClaim" in source and pod["spec"].get("nodeName")
         }
         self._keep_claims(claims, used)
         for name, running in list(self._pods.items()):

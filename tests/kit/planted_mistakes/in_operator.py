@@ -75,6 +75,34 @@ MISTAKES: Final = (
         tests=("unit/operator/planning/test_replacement.py",),
     ),
     Mistake(
+        name="volumes are unbound as soon as their machine is away",
+        file=f"{_OPERATOR}/planning/replacement.py",
+        edits=(("due_ms = lost.since_ms + after_ms", "due_ms = lost.since_ms"),),
+        harm="a machine that restarts loses the data of its nodes",
+        tests=("unit/operator/planning/test_replacement.py",),
+    ),
+    Mistake(
+        name="volumes are unbound while the pod may run",
+        file=f"{_OPERATOR}/planning/replacement.py",
+        edits=(("elif lost.has_pod:", "elif lost.has_pod and False:"),),
+        harm="two processes have the same node id, one of them on a machine that is cut off",
+        tests=("unit/operator/planning/test_replacement.py",),
+    ),
+    Mistake(
+        name="a recovery is for any loss",
+        file=f"{_OPERATOR}/planning/recovery.py",
+        edits=(("        formation.leader_epoch,\n    )", "        asked.leader_epoch,\n    )"),),
+        harm="a request that stays in a manifest rebuilds the quorum again, and records are lost without a decision",
+        tests=("unit/operator/planning/test_recovery.py",),
+    ),
+    Mistake(
+        name="a drained broker is forgotten before its throttles are removed",
+        file=f"{_OPERATOR}/planning/decommission.py",
+        edits=(("(ReassignPartitions, ForgetNode)", "(ReassignPartitions,)"),),
+        harm="the replication of all brokers stays throttled for good",
+        tests=("unit/operator/planning/test_drain_throttles.py",),
+    ),
+    Mistake(
         name="a controller on a machine that is gone holds up brokers",
         file=f"{_OPERATOR}/planning/rollout.py",
         edits=(

@@ -50,6 +50,15 @@ def resource(spec: dict[str, Any] | None = None, seen: int = 2, **conditions: st
     }
 
 
+def because(kind: str, reason: str, **conditions: str) -> dict[str, Any]:
+    """A resource, one of whose conditions has this reason."""
+    given = resource(**conditions)
+    for condition in given["status"]["conditions"]:
+        if condition["type"] == kind:
+            condition["reason"] = reason
+    return given
+
+
 PAUSED_BY_ANNOTATION = {
     **resource(Ready="True"),
     "metadata": {"generation": 2, "annotations": {"quorate.dev/pause": "true"}},
@@ -65,20 +74,27 @@ LEAVING = {
     [
         ({"metadata": {"generation": 1}}, ("Progressing", "the operator has not reconciled it yet")),
         ({"status": {}}, ("Progressing", "the operator has not reconciled it yet")),
-        (resource(Ready="True", Degraded="False", QuorumHealthy="True"), ("Healthy", "about Ready")),
-        (resource(Ready="False", Progressing="True", Degraded="False"), ("Progressing", "about Progressing")),
-        (resource(Ready="True", Progressing="True", Degraded="False"), ("Progressing", "about Progressing")),
-        (resource(Ready="True", Progressing="False", Degraded="False"), ("Healthy", "about Ready")),
-        (resource(Ready="False", Progressing="False"), ("Progressing", "about Ready")),
-        (resource(Ready="False", Degraded="True"), ("Degraded", "about Degraded")),
-        (resource(Ready="True", Degraded="True"), ("Degraded", "about Degraded")),
+        (resource(Ready="True", Stalled="False", QuorumHealthy="True"), ("Healthy", "about Ready")),
+        (resource(Ready="True", Reconciling="True", Stalled="False"), ("Progressing", "about Reconciling")),
+        (resource(Ready="False", Reconciling="False"), ("Progressing", "about Ready")),
+        (resource(Ready="True", Stalled="True"), ("Degraded", "about Stalled")),
         (
-            resource(Ready="False", QuorumHealthy="False", Progressing="False"),
+            resource(Ready="False", QuorumHealthy="False", Reconciling="False"),
             ("Degraded", "about QuorumHealthy"),
         ),
         (
-            resource(Ready="False", QuorumHealthy="False", Progressing="True"),
-            ("Progressing", "about Progressing"),
+            resource(Ready="False", QuorumHealthy="False", Reconciling="True"),
+            ("Progressing", "about Reconciling"),
+        ),
+        (because("Ready", "NodeProblem", Ready="False", Reconciling="True"), ("Degraded", "about Ready")),
+        (because("Ready", "NodesFailed", Ready="False", Reconciling="True"), ("Degraded", "about Ready")),
+        (
+            because("Ready", "NodesNotReady", Ready="False", Reconciling="True"),
+            ("Progressing", "about Reconciling"),
+        ),
+        (
+            because("Reconciling", "StepFailed", Ready="True", Reconciling="True"),
+            ("Degraded", "about Reconciling"),
         ),
         (
             resource(Ready="True", seen=1),
@@ -88,7 +104,6 @@ LEAVING = {
         (resource({"state": "Hibernated"}, Ready="False"), ("Suspended", "hibernated")),
         (PAUSED_BY_ANNOTATION, ("Suspended", "paused")),
         (LEAVING, ("Progressing", "it is being deleted")),
-        # Topics and users have the conditions of kstatus alone.
         (resource(Ready="True", Reconciling="False", Stalled="False"), ("Healthy", "about Ready")),
         (resource(Ready="False", Reconciling="True", Stalled="False"), ("Progressing", "about Reconciling")),
         (resource(Ready="False", Reconciling="True", Stalled="True"), ("Degraded", "about Stalled")),

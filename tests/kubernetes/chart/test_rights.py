@@ -66,6 +66,12 @@ ASKED_FOR: dict[str, list[tuple[str, str, str, str]]] = {
     "updateSecrets": [("update", "", "secrets", "")],
 }
 """What a value below rbac adds to it."""
+OF_MACHINES = [
+    ("get", "", "nodes", ""),
+    ("list", "", "nodes", ""),
+    ("get", "", "persistentvolumes", ""),
+]
+"""What `readNodes` adds, in all of Kubernetes: racks, pods on lost machines, local volumes of lost machines."""
 OPTIONS = {**dict.fromkeys(ASKED_FOR, True), "readNodes": True}
 NEVER = [
     *((verb, "", "secrets", "") for verb in ("list", "watch", "patch", "delete")),
@@ -92,6 +98,7 @@ NEVER_EVERYWHERE = [
     ("patch", "", "nodes", ""),
     ("delete", "", "namespaces", ""),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("list", "", "persistentvolumes", ""),
     ("delete", "", "persistentvolumes", ""),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
 ]
@@ -241,9 +248,7 @@ def test_rules_are_those_for_what_is_asked_for_and_no_others(
         {("create", "", "secrets", "")} if "createSecrets" in asked else set()
     )
     machines = [item["rules"] for item in by_name.values()]
-    assert [rights_of(rules) for rules in machines] == (
-        [{("get", "", "nodes", "")}] if "readNodes" in asked else []
-    )
+    assert [rights_of(rules) for rules in machines] == ([{*OF_MACHINES}] if "readNodes" in asked else [])
 
 
 def test_the_operator_may_do_what_it_does_and_no_more(
@@ -259,8 +264,7 @@ def test_the_operator_may_do_what_it_does_and_no_more(
     assert granted(NEVER, installed.own) == []
     assert granted(NEVER_EVERYWHERE, None) == []
     assert granted(EVERYWHERE, None) == (EVERYWHERE if installed.is_wide else [])
-    machines: list[Right] = [("get", "", "nodes", "")]
-    assert granted(machines, None) == (machines if installed.has_options else [])
+    assert granted(OF_MACHINES, None) == (OF_MACHINES if installed.has_options else [])
     own: list[Right] = [("update", "coordination.k8s.io", "leases", ""), ("patch", "", "pods", "")]
     assert granted(own, installed.own) == own
     if not installed.is_wide:

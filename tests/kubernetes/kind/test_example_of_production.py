@@ -259,7 +259,7 @@ def test_deletion_leaves_nothing(production_story: Story) -> None:
         story.patch(kind, name, storage={"onDeletion": "Delete"})
     eventually(
         lambda: all(
-            story.conditions(kind, name).get("Progressing") == "False"
+            story.conditions(kind, name).get("Reconciling") == "False"
             for kind, name in (("kafkacontroller", QUORUM), ("kafkabroker", BROKERS))
         ),
         TIMEOUT_S,

@@ -153,7 +153,7 @@ def _cluster(name: str, *, leaves: bool = True) -> list[dict[str, Any]]:
 
 def _wait_settled(upgrade: Installation) -> None:
     """Until nothing is left to do, for brokers and then for controllers, whose turn is before that of brokers."""
-    settled = {"Ready": "True", "Progressing": "False"}.items()
+    settled = {"Ready": "True", "Reconciling": "False"}.items()
 
     def is_settled() -> bool:
         return upgrade.conditions("kafkabroker", BROKERS).items() >= settled

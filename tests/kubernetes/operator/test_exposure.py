@@ -165,7 +165,7 @@ def test_certificates_are_mounted_missed_and_rotated(brokered: Operated, tmp_pat
     _put_secret(operated, _certificate(tmp_path, "first"))
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready")
     before = _pod_uid(operated)
-    assert operated.brokers_condition("Degraded")["status"] == "False"
+    assert operated.brokers_condition("Stalled")["status"] == "False"
 
     _put_secret(operated, _certificate(tmp_path, "second"))
     operated.wait(
@@ -236,7 +236,7 @@ def _pod_uid(operated: Operated) -> str:
 
 def _wait_reported(operated: Operated, message: str, timeout_s: float = 60) -> None:
     operated.wait(
-        lambda: message in operated.brokers_condition("Degraded").get("message", ""), message, timeout_s
+        lambda: message in operated.brokers_condition("Stalled").get("message", ""), message, timeout_s
     )
 
 

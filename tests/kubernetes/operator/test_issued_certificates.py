@@ -29,7 +29,7 @@ def test_a_quorum_gets_its_certificates_from_an_issuer(operated: Operated, tmp_p
     operated.create(replicas=1, listeners=[{**listener, "tls": tls}])
     operator = operated.start_operator()
     operated.wait(
-        lambda: "install cert-manager" in operated.condition("Degraded").get("message", ""),
+        lambda: "install cert-manager" in operated.condition("Stalled").get("message", ""),
         "the way on without cert-manager",
     )
     assert not operated.pods()

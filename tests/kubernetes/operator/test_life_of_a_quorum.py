@@ -130,7 +130,7 @@ def test_a_cluster_sleeps_wakes_rests_and_goes(operated: Operated) -> None:
     operated.annotate(pause="true")
     operated.patch(replicas=4)
     operated.wait(
-        lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be reported"
+        lambda: operated.condition("Reconciling").get("reason") == "Paused", "the pause to be reported"
     )
     assert len(operated.pods()) == 3
     operated.patch(replicas=3)

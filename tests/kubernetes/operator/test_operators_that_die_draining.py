@@ -7,14 +7,16 @@ from confluent_kafka import Producer
 from kit.ledger import consume_numbers
 from kit.operators.dying_operators import final_state, kill_after_each_step
 from kit.operators.operated import BROKER_PORT, BROKERS, CONTROLLERS_FIRST, SMALL_FILES, Operated
+from quorate_admin.types.configs import ConfigResource
 from quorate_admin.types.topics import NewTopic
+from quorate_protocol.kafka.enums import ConfigResourceType, ConfigSource
 
 STAYS, SECOND, FIRST = NODES = range(3)
 TOPIC = "orders"
 PARTITIONS = range(6)
 RECORDS = 600
-# Drained, stopped, unregistered, forgotten.
-DRAIN_KILLS_MIN = 4
+# Throttled, drained, without throttles, stopped, unregistered, forgotten.
+DRAIN_KILLS_MIN = 6
 # Three brokers of Java start, and each operator takes seconds, where others use the processors.
 TIMEOUT_S = 900
 BROKERS_TIMEOUT_S = 300
@@ -28,7 +30,8 @@ def test_killed_while_a_broker_is_drained(brokered: Operated) -> None:
     operated.create(replicas=1)
     # One broker is to be enough for groups, too.
     config = {**SMALL_FILES, "offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2"}
-    operated.create_brokers(replicas=len(NODES), config=config)
+    drain = {"throttleBytesPerSecond": "20Mi"}
+    operated.create_brokers(replicas=len(NODES), config=config, drain=drain)
     operated.start_operator()
     operated.wait(lambda: operated.brokers_settled(*NODES), "three brokers to be ready", BROKERS_TIMEOUT_S)
     _produce(operated)
@@ -43,6 +46,7 @@ def test_killed_while_a_broker_is_drained(brokered: Operated) -> None:
     kills = kill_after_each_step(operated, lambda: _has_left(operated, FIRST, SECOND))
     assert _drained(operated, STAYS) == expected
     assert expected["numbers"] == list(range(RECORDS))
+    assert _throttles(operated) == []
     assert kills >= DRAIN_KILLS_MIN
 
 
@@ -53,6 +57,22 @@ def _has_left(operated: Operated, *gone: int) -> bool:
         and operated.settled(CONTROLLERS_FIRST)
         and not operated.status().get("refusals")
     )
+
+
+def _throttles(operated: Operated) -> list[str]:
+    """The throttles that are left."""
+    topic, broker = (
+        ConfigResource(ConfigResourceType.TOPIC, TOPIC),
+        ConfigResource(ConfigResourceType.BROKER, f"{STAYS}"),
+    )
+    described = operated.asking(STAYS)(lambda client: client.describe_configs([topic, broker]))
+    dynamic = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
+    return [
+        entry.name
+        for resource in (topic, broker)
+        for entry in described[resource]
+        if "throttled" in entry.name and entry.source in dynamic
+    ]
 
 
 def _produce(operated: Operated) -> None:

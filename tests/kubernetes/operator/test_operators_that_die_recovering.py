@@ -1,5 +1,7 @@
 """Operators come and go while a lost quorum is rebuilt from the disk of its survivor."""
 
+from typing import Any
+
 import pytest
 from kit.operators.dying_operators import asking, configure_brokers, final_state, kill_after_each_step
 from kit.operators.operated import CONTROLLERS_FIRST, QUORUM, Operated
@@ -24,24 +26,38 @@ def test_killed_while_a_quorum_is_rebuilt(operated: Operated) -> None:
     first_lost = _lose(operated)
     operated.start_operator()
     operated.wait(lambda: _refused(operated) == ["QuorumLost"], "the loss to be reported")
-    assert f'"{SURVIVOR}"' in operated.status()["refusals"][0]["message"]
+    request = _request(operated)
+    named = f"survivor: {SURVIVOR}, clusterId: {cluster_id}, leaderEpoch: {request['leaderEpoch']}"
+    assert named in operated.status()["refusals"][0]["message"]
     assert operated.pods() == [f"{QUORUM}-{SURVIVOR}"], "nothing was done about it"
-    operated.annotate(recover_quorum_from=f"{SURVIVOR}")
+    operated.patch(recovery=request)
     operated.wait(
         lambda: _has_recovered(operated, disk, first_lost), "another quorum with the survivor's disk"
     )
     expected = final_state(operated, *_other_disks(operated))
     assert expected["configs"]["log.retention.ms"] == "4711"
-    operated.annotate(recover_quorum_from=None)
-    operated.wait(lambda: operated.settled(*NODES) and not _refused(operated), "the annotation to be gone")
 
     _leave_a_task(operated)
     second_lost = _lose(operated)
-    operated.annotate(recover_quorum_from=f"{SURVIVOR}")
+    operated.start_operator()
+    operated.wait(lambda: _refused(operated) == ["QuorumLost"], "the second loss to be reported")
+    assert "which is another loss than this one" in operated.status()["refusals"][0]["message"]
+    started = {f"{QUORUM}-{node_id}" for node_id in LOST}.intersection(operated.pods())
+    assert not started, "the request was for the first loss"
+    operated.operators[-1].kill()
+    assert _request(operated)["leaderEpoch"] > request["leaderEpoch"]
+    operated.patch(recovery=_request(operated))
     kills = kill_after_each_step(operated, lambda: _has_recovered(operated, disk, second_lost))
     assert final_state(operated, *_other_disks(operated)) == expected
     assert operated.status()["clusterId"] == cluster_id
     assert kills >= RECOVERY_KILLS_MIN
+
+
+def _request(operated: Operated) -> dict[str, Any]:
+    """The request to recover from the loss that the status reports."""
+    status = operated.status()
+    epoch = status["formation"]["leaderEpoch"]
+    return {"survivor": SURVIVOR, "clusterId": status["clusterId"], "leaderEpoch": epoch}
 
 
 def _lose(operated: Operated) -> list[str]:
@@ -104,7 +120,7 @@ def _has_recovered(operated: Operated, disk: str, lost: list[str]) -> bool:
         operated.settled(*NODES)
         and operated.voters()[SURVIVOR] == disk
         and not set(_other_disks(operated)) & set(lost)
-        and _refused(operated) == ["RecoveryNotNeeded"]
+        and not _refused(operated)
     )
 
 

@@ -46,7 +46,7 @@ def test_the_page_is_live_and_obeys_who_has_the_token(operated: Operated, tmp_pa
         status, _, _ = _request(port, "POST", f"{path}/pause", {"csrf": found[1]}, cookie)
         assert status == 303
         assert any("paused" in "".join(parts.values()) for parts in messages), "the stream to tell the pause"
-    operated.wait(lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause")
+    operated.wait(lambda: operated.condition("Reconciling").get("reason") == "Paused", "the pause")
     operated.annotate(pause=None)
     before = operated.core.read_namespaced_pod(f"{QUORUM}-{FIRST}", operated.namespace).metadata.uid
     operated.wait_settled(FIRST)

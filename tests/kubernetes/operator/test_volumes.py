@@ -60,7 +60,7 @@ def test_a_history_that_can_not_grow_holds_up_nothing(operated: Operated) -> Non
     operated.patch(history={"storage": {"size": "2Gi"}})
     operated.wait(lambda: bool(operated.refusals()), "the refusal to be reported")
     (reported,) = operated.refusals()
-    assert reported["code"] == operated.condition("Degraded")["reason"] == "ObjectRefused"
+    assert reported["code"] == operated.condition("Stalled")["reason"] == "ObjectRefused"
     assert reported["message"].startswith(f"PersistentVolumeClaim {claim} could not be applied")
     assert f"the StorageClass {name} has no allowVolumeExpansion" in reported["message"]
     pod = operated.core.read_namespaced_pod(f"{QUORUM}-{CONTROLLERS_FIRST}", operated.namespace).metadata.uid

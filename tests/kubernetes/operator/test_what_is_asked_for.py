@@ -31,7 +31,7 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
     operated.wait(lambda: "node id 5" in "".join(operated.events("InvalidManifest")), "the Event")
     assert [broker["nodeId"] for broker in (operated.brokers() or {})["status"]["brokers"]] == [0]
     assert _reason(operated, OTHERS) == operated.condition("Ready")["reason"] == "Hibernated"
-    assert operated.condition("Degraded")["status"] == "False"
+    assert operated.condition("Stalled")["status"] == "False"
 
     operated.create_brokers("third", nodeIds={"first": 0})
     operated.wait(lambda: _is_refused(operated, "third"), "the third pool to be refused")
@@ -45,7 +45,7 @@ def test_pools_without_a_quorum_and_pools_that_collide(operated: Operated) -> No
         "both pools to be taken",
     )
     operated.wait(
-        lambda: operated.brokers_condition("Degraded")["status"] == "False", "nothing to be wrong with it"
+        lambda: operated.brokers_condition("Stalled")["status"] == "False", "nothing to be wrong with it"
     )
     assert "acceptedSpec" not in (operated.brokers() or {})["status"]
 
@@ -112,8 +112,7 @@ def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operate
     operator = operated.start_operator()
     operated.wait_settled(NODES[0])
     name = f"{QUORUM}-{NODES[0]}"
-    operated.annotate(recover_quorum_from="1")
-    operated.patch(replicas=2)
+    operated.patch(replicas=2, config={"log.retnetion.ms": "1"})
     operated.wait(lambda: operated.condition("Stalled").get("reason") == "InvalidManifest", "the refusal")
     for place in range(2):
         uid = operated.core.read_namespaced_pod(name, operated.namespace).metadata.uid
@@ -125,7 +124,7 @@ def test_what_runs_is_kept_alive_while_its_resource_is_invalid(operated: Operate
     operated.wait(lambda: operated.status().get("readyReplicas") == 1, "it to be ready")
     assert operated.pods() == [name]
     assert operated.condition("Ready")["reason"] == "InvalidManifest"
-    operated.annotate(recover_quorum_from=None)
+    operated.patch(config={"log.retnetion.ms": None})
     operated.wait_settled(*NODES[:2])
 
 
@@ -156,12 +155,12 @@ def test_names_that_belong_to_somebody_else(operated: Operated) -> None:
     operated.start_operator()
     fault = f"Service {QUORUM}"
     operated.wait(
-        lambda: fault in operated.condition("Degraded").get("message", ""), "the clash to be reported"
+        lambda: fault in operated.condition("Reconciling").get("message", ""), "the clash to be reported"
     )
     assert operated.core.read_namespaced_service(QUORUM, operated.namespace).spec.cluster_ip != "None"
     operated.core.delete_namespaced_service(QUORUM, operated.namespace)
     operated.wait(lambda: operated.condition("Ready").get("reason") == "Hibernated", "the cluster to go on")
-    operated.wait(lambda: operated.condition("Degraded").get("status") == "False", "the fault to be over")
+    operated.wait(lambda: operated.condition("Reconciling").get("status") == "False", "the fault to be over")
 
     operated.create_brokers(QUORUM)
     operated.wait(lambda: _reason(operated, QUORUM) == "InvalidManifest", "the pool's name to be refused")
@@ -178,7 +177,7 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
     operated.patch(state="Paused")
     operated.annotate(pause="true")
     operated.wait(
-        lambda: operated.condition("Progressing").get("reason") == "Paused", "the pause to be reported"
+        lambda: operated.condition("Reconciling").get("reason") == "Paused", "the pause to be reported"
     )
     scale = operated.custom.patch_namespaced_custom_object_scale(
         GROUP, VERSION, operated.namespace, "kafkacontrollers", QUORUM, {"spec": {"replicas": 2}}
@@ -191,8 +190,8 @@ def test_pauses_and_the_scale_subresource(operated: Operated) -> None:
     operated.wait(
         lambda: operated.status()["observedGeneration"] == _quorum_generation(operated), "it to be seen"
     )
-    assert operated.condition("Progressing")["reason"] == "Paused"
-    assert operated.condition("Degraded")["status"] == "False"
+    assert operated.condition("Reconciling")["reason"] == "Paused"
+    assert operated.condition("Stalled")["status"] == "False"
     assert operated.pods() == [f"{QUORUM}-{NODES[0]}"]
     operated.annotate(pause=None)
     operated.wait_settled(*NODES[:2])

@@ -9,9 +9,6 @@ from kit.balance_model import BalanceModel, rebalance, scaled_up, spread_of
 from kit.conditions import conditions_by_type
 from quorate_operator.entities.balance import BALANCED, READY, STOPPED, needs_all, plan_rebalancing
 from quorate_operator.entities.balance_facts import (
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
     ObservedBalance,
     StoredRebalance,
 )
@@ -19,6 +16,7 @@ from quorate_operator.entities.plan import EntityPlan
 from quorate_operator.handlers.entities.statuses import EntityResult, entity_status
 from quorate_operator.models.rebalances import ANNOTATION_APPROVE, KafkaRebalance
 from quorate_operator.placement.cluster import Broker, PartitionId
+from quorate_operator.planning.throttles import FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
 LOOKS_MAX = 400
 THEIRS = {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "*"}

@@ -63,7 +63,7 @@ class ScriptedLayout(Layout):
         return [sys.executable, "-S", "-c", self.format_script.replace("{}", meta)]
 
     @override
-    def rebuild_command(self, node: DesiredNode) -> list[str]:
+    def rebuild_command(self, node: DesiredNode, above_epoch: int) -> list[str]:
         """Do nothing, and succeed."""
         return [sys.executable, "-S", "-c", ""]
 
@@ -255,10 +255,11 @@ async def test_a_formation_is_written_down_before_anything_is_formatted(stage: S
     assert kept.formation.initial_voters == {NODE: kept.nodes[NODE].directory_id}
     assert not kept.formation.is_formed
     await stage.apply(form)
-    await stage.infrastructure.note_leader(1)
+    await stage.infrastructure.note_leader(1, 4)
     kept = read_identity(stage.layout.directory)
     assert kept.formation is not None
     assert kept.formation.is_formed
+    assert kept.formation.leader_epoch == 4
     with pytest.raises(StepError, match="not formed again"):
         await stage.apply(form)
 

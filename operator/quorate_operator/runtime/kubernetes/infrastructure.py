@@ -65,6 +65,7 @@ from quorate_operator.runtime.kubernetes.cache import ObjectCache
 from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_host_ips
 from quorate_operator.runtime.kubernetes.issued_certificates import IssuedCertificates
 from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, set_racks
+from quorate_operator.runtime.kubernetes.lost_volumes import lost_volumes
 from quorate_operator.runtime.kubernetes.objects import ENDED, ClusterObjects, DryRuns, last_message, phase_of
 from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
@@ -163,7 +164,10 @@ class KubernetesInfrastructure:
         for node_id, found in objects.items():
             if found.pool not in pools:
                 continue
-            node = observed_node(found, unreachable_host=await self._kubernetes_nodes.is_gone(found.pod))
+            lost = await lost_volumes(self._kubernetes_nodes, found)
+            node = observed_node(
+                found, lost, unreachable_host=await self._kubernetes_nodes.is_gone(found.pod)
+            )
             node = replace(node, problem=node.problem or unknown_racks.get(node_id))
             # A pool that is deleted together with its volumes also deletes those of brokers that left before.
             is_expected = node_id in wanted or (node.has_volume and node.pool in desired.drained_pools)
@@ -185,8 +189,8 @@ class KubernetesInfrastructure:
     async def formation(self) -> Formation | None:
         return self._identity.formation()
 
-    async def note_leader(self, kraft_version: int) -> None:
-        await self._identity.note_leader(kraft_version)
+    async def note_leader(self, kraft_version: int, leader_epoch: int) -> None:
+        await self._identity.note_leader(kraft_version, leader_epoch)
 
     async def publications(self) -> tuple[Publication, ...]:
         return tuple(self._names.all())
@@ -330,7 +334,7 @@ class KubernetesInfrastructure:
             case steps.ForgetNode():
                 await self._forget(action.node_id)
             case steps.RebuildQuorum():
-                await self._rebuild(self._node(desired, action.node_id))
+                await self._rebuild(action, self._node(desired, action.node_id))
             case steps.PublishAddress():
                 node = self._node(desired, action.node_id)
                 await self._names.publish(self._required_context(), action, node)
@@ -384,17 +388,16 @@ class KubernetesInfrastructure:
         if objects.config is not None:
             await self._objects.delete(CONFIG_MAP, objects.config)
 
-    async def _rebuild(self, node: DesiredNode) -> None:
+    async def _rebuild(self, action: steps.RebuildQuorum, node: DesiredNode) -> None:
         """Run the command on the survivor's volume, then store that it is the only voter."""
         context, objects = self._required_context(), self._objects_of(node.node_id)
         directory_id = annotation(objects.claim, ANNOTATION_DIRECTORY_ID)
         if directory_id is None:
             raise steps.StepError(f"{node.label} has no formatted volume to rebuild the quorum from")
-        body = task_pod(context, node, "rebuild-quorum", rebuild_quorum_arguments())
+        body = task_pod(context, node, "rebuild-quorum", rebuild_quorum_arguments(action.above_epoch))
         pod = await self._objects.run_to_end(body)
         if phase_of(pod) == "Failed":
             raise steps.StepError(f"{node.label}: the quorum could not be rebuilt: {last_message(pod)}")
-
         await self._identity.note_rebuilt(node.node_id, directory_id)
 
     def _objects_of(self, node_id: int) -> NodeObjects:

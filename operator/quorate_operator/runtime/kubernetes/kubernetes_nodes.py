@@ -1,15 +1,22 @@
-"""The nodes of Kubernetes: whether they answer, and the racks that their labels name.
+"""The nodes of Kubernetes: whether they answer, the racks that their labels name, and volumes that only they have.
 
 They are read one by one and cached for some seconds. Each broker's pod gets its rack as soon as it is scheduled.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from quorate_operator.resources.facts import Context
 from quorate_operator.resources.names import ANNOTATION_RACK
 from quorate_operator.resources.topology import awaits_rack, topology_key
-from quorate_operator.runtime.kubernetes.api import NODE, ApiError, KubernetesApi, Object
+from quorate_operator.runtime.kubernetes.api import (
+    NODE,
+    PERSISTENT_VOLUME,
+    ApiError,
+    Kind,
+    KubernetesApi,
+    Object,
+)
 from quorate_operator.runtime.kubernetes.objects import ClusterObjects
 from quorate_operator.runtime.kubernetes.observation import (
     NodeObjects,
@@ -29,7 +36,8 @@ class KubernetesNodes:
     def __init__(self, api: KubernetesApi, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._found: dict[str, tuple[float, Object | NodesForbiddenError | None]] = {}
+        self._found: dict[tuple[str, str], tuple[float, list[Object] | NodesForbiddenError]] = {}
+        """When it was read, by kind and name or selector."""
 
     async def is_gone(self, pod: Object | None) -> bool:
         """Whether the node of a pod does not answer; False without the right to read nodes. Raises ApiError."""
@@ -51,20 +59,50 @@ class KubernetesNodes:
             return None
         return _label(await self._node(name, age_s_max=0.0), key)
 
+    async def find(self, name: str) -> Object | None:
+        """Return a node; None if it was removed. Raises NodesForbiddenError, ApiError."""
+        return await self._node(name)
+
+    async def with_label(self, key: str, values: Sequence[str]) -> list[Object]:
+        """Return the nodes whose label has one of the values. Raises NodesForbiddenError, ApiError."""
+        selector = f"{key} in ({','.join(values)})"
+
+        async def read() -> list[Object]:
+            return (await self._api.list(NODE, None, selector))[0]
+
+        return await self._read((NODE.name, selector), read, AGE_S_MAX)
+
+    async def volume(self, name: str) -> Object | None:
+        """Return a PersistentVolume; None if it was removed. Raises NodesForbiddenError, ApiError."""
+        return await self._get(PERSISTENT_VOLUME, name, AGE_S_MAX)
+
     async def _node(self, name: str, age_s_max: float = AGE_S_MAX) -> Object | None:
+        return await self._get(NODE, name, age_s_max)
+
+    async def _get(self, kind: Kind, name: str, age_s_max: float) -> Object | None:
+        async def read() -> list[Object]:
+            item = await self._api.get(kind, None, name)
+            return [] if item is None else [item]
+
+        found = await self._read((kind.name, name), read, age_s_max)
+        return found[0] if found else None
+
+    async def _read(
+        self, key: tuple[str, str], read: Callable[[], Awaitable[list[Object]]], age_s_max: float
+    ) -> list[Object]:
         now = self._clock()
-        at, node = self._found.get(name, (-AGE_S_MAX, None))
+        at, found = self._found.get(key, (-AGE_S_MAX, []))
         if now - at >= age_s_max:
             try:
-                node = await self._api.get(NODE, None, name)
+                found = await read()
             except ApiError as error:
                 if not error.is_forbidden:
                     raise
-                node = NodesForbiddenError(str(error))
-            self._found[name] = now, node
-        if isinstance(node, NodesForbiddenError):
-            raise node
-        return node
+                found = NodesForbiddenError(str(error))
+            self._found[key] = now, found
+        if isinstance(found, NodesForbiddenError):
+            raise found
+        return found
 
 
 def _label(node: Object | None, key: str) -> str | None:

@@ -18,6 +18,7 @@ from quorate_operator.planning.cluster import (
     Verification,
 )
 from quorate_operator.planning.differences import rendering_of
+from quorate_operator.planning.losses import LostVolumes
 from quorate_operator.resources.data_volumes import data_directory
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
@@ -118,7 +119,9 @@ def by_node(
     return {node_id: NodeObjects(node_id=node_id, **parts) for node_id, parts in found.items()}
 
 
-def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> ObservedNode:
+def observed_node(
+    objects: NodeObjects, lost_volumes: LostVolumes | None = None, *, unreachable_host: bool = False
+) -> ObservedNode:
     """Return the node as its objects show it. `gateway.readiness` judges whether a running one is in service."""
     pod, claim = objects.pod, objects.claim
     # The format container's message wins: a volume that lost its content was formatted again.
@@ -137,6 +140,8 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
             "rendering": rendering_of(_json(annotation(pod, ANNOTATION_RENDERING))),
             "configured": configured_of(pod),
         }
+        if lost_volumes is not None and lost_volumes.is_known and of_pod.get("problem"):
+            facts["problem"] = f"{of_pod['problem']}; {lost_volumes.reason}"
     return ObservedNode(
         node_id=objects.node_id,
         role=objects.role,
@@ -147,6 +152,7 @@ def observed_node(objects: NodeObjects, *, unreachable_host: bool = False) -> Ob
         replacement=annotation(claim, ANNOTATION_REPLACEMENT),
         volumes={volume_id: volume_of(volume_id, claim) for volume_id, claim in objects.claims.items()},
         unreachable_host=unreachable_host,
+        lost_volumes=lost_volumes,
         # ForgetNode removes the configuration and leaves the claim.
         is_forgotten=pod is None and objects.config is None,
         **facts,

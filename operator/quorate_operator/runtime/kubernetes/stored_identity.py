@@ -69,7 +69,7 @@ class StoredIdentity:
 
         await self._write(change)
 
-    async def note_leader(self, kraft_version: int) -> None:
+    async def note_leader(self, kraft_version: int, leader_epoch: int) -> None:
         """Store that a leader was seen."""
         found = self.formation()
 
@@ -77,7 +77,7 @@ class StoredIdentity:
             formation = stored or found
             if formation is None:
                 raise StepError("a cluster that was not formed has no leader")
-            return replace(formation, is_formed=True, is_static=formation.is_static and kraft_version == 0)
+            return formation.with_leader(kraft_version, leader_epoch)
 
         await self._write(change)
 
@@ -87,12 +87,7 @@ class StoredIdentity:
         def change(stored: Formation | None) -> Formation:
             if stored is None:
                 raise StepError("the cluster was not formed")
-            return Formation(
-                cluster_id=stored.cluster_id,
-                initial_voters={node_id: directory_id},
-                is_formed=False,
-                is_rebuilt=True,
-            )
+            return stored.rebuilt_from(node_id, directory_id)
 
         await self._write(change)
 
@@ -118,6 +113,7 @@ class StoredIdentity:
             is_formed=after.is_formed,
             is_static=after.is_static,
             is_rebuilt=after.is_rebuilt,
+            leader_epoch=after.leader_epoch,
         )
         status = {
             **(quorum.get("status") or {}),
@@ -142,6 +138,7 @@ def formation_of(quorum: Object) -> Formation | None:
         is_formed=formation.is_formed,
         is_static=formation.is_static,
         is_rebuilt=formation.is_rebuilt,
+        leader_epoch=formation.leader_epoch,
     )
 
 

@@ -48,6 +48,11 @@ class Volumes:
             case steps.ReplaceVolumes():
                 for claim in claims.values():
                     await self._objects.request_deletion(VOLUME_CLAIM, claim)
+                found = self._objects.node(action.node_id)
+                pod = None if found is None else found.pod
+                if pod is not None and not pod["spec"].get("nodeName"):
+                    # It runs nothing, and is never scheduled without its claims: no roll has to stop it.
+                    await self._objects.delete_pod(pod, None)
 
     async def apply_claim(self, context: Context, node: DesiredNode, volume_id: int) -> Object:
         """Apply the claim of the manifest, and return it. Raises StepError, ApiError."""

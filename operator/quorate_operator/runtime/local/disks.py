@@ -35,10 +35,12 @@ async def _format(layout: Layout, node: DesiredNode, *, is_initial: bool) -> Non
     await _run(layout, node.label, command, "format.log", "formatted")
 
 
-async def rebuild_quorum(layout: Layout, node: DesiredNode) -> None:
+async def rebuild_quorum(layout: Layout, node: DesiredNode, above_epoch: int) -> None:
     """Make a stopped controller the only voter, from its own disk. Raises StepError."""
     layout.write_config(node)
-    await _run(layout, node.label, layout.rebuild_command(node), "rebuild.log", "made the only voter")
+    await _run(
+        layout, node.label, layout.rebuild_command(node, above_epoch), "rebuild.log", "made the only voter"
+    )
 
 
 async def delete(layout: Layout, label: str, volume_id: int | None = None) -> None:

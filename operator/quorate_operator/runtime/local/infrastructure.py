@@ -115,14 +115,11 @@ class LocalInfrastructure:
     async def formation(self) -> Formation | None:
         return self.layout.identity.formation
 
-    async def note_leader(self, kraft_version: int) -> None:
+    async def note_leader(self, kraft_version: int, leader_epoch: int) -> None:
         formation = self.layout.identity.formation
         assert formation is not None, "a cluster that was not formed has no leader"
-        is_static = formation.is_static and kraft_version == 0
-        self._change(
-            formation=replace(formation, is_formed=True, is_static=is_static),
-            dynamic_quorum=not is_static,
-        )
+        seen = formation.with_leader(kraft_version, leader_epoch)
+        self._change(formation=seen, dynamic_quorum=not seen.is_static)
         completed = complete(self.layout.manifests, self.layout.desired, self.layout.identity)
         self.layout = replace(self.layout, desired=completed)
 
@@ -239,7 +236,7 @@ class LocalInfrastructure:
             case steps.ForgetNode():
                 await self._forget(action.node_id)
             case steps.RebuildQuorum():
-                await self._rebuild_quorum(action.node_id)
+                await self._rebuild_quorum(action)
             case steps.PublishAddress():
                 await self._publications.publish(action)
             case steps.RetireAddress():
@@ -327,22 +324,20 @@ class LocalInfrastructure:
         del self._nodes[node_id]
         self._change(nodes=nodes)
 
-    async def _rebuild_quorum(self, node_id: int) -> None:
+    async def _rebuild_quorum(self, action: steps.RebuildQuorum) -> None:
+        node_id = action.node_id
         node = self._desired(node_id)
         if self._nodes[node_id].runs:
             raise steps.StepError(f"{node.label} runs; its log is changed only after it has stopped")
         directory_id = self.layout.directory_id_of(node.label)
         if directory_id is None:
             raise steps.StepError(f"{node.label} has no data from which the quorum could be rebuilt")
-        await disks.rebuild_quorum(self.layout, node)
-        self._change(
-            formation=Formation(
-                cluster_id=self.layout.identity.cluster_id,
-                initial_voters={node_id: directory_id},
-                is_formed=False,
-                is_rebuilt=True,
-            )
+        await disks.rebuild_quorum(self.layout, node, action.above_epoch)
+        identity = self.layout.identity
+        formation = identity.formation or Formation(
+            cluster_id=identity.cluster_id, initial_voters={}, is_formed=False
         )
+        self._change(formation=formation.rebuilt_from(node_id, directory_id))
 
     def _revision_of(self, node: LocalNode) -> Mapping[str, str]:
         started = node.started_with

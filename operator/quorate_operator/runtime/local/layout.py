@@ -153,8 +153,9 @@ class Layout:
             arguments.append("--ignore-formatted")
         return [*QUORATE, "controller", *arguments]
 
-    def rebuild_command(self, node: DesiredNode) -> list[str]:
-        return [*QUORATE, "controller", "rebuild-quorum", "--config", str(self.config_file(node))]
+    def rebuild_command(self, node: DesiredNode, above_epoch: int) -> list[str]:
+        config = ("--config", str(self.config_file(node)))
+        return [*QUORATE, "controller", "rebuild-quorum", *config, "--above-epoch", str(above_epoch)]
 
     def run_command(self, node: DesiredNode, environment: Mapping[str, str]) -> list[str]:
         return self.kept_run_command(

@@ -151,6 +151,27 @@ def test_what_is_wrong_comes_first(status: dict[str, Any], severity: str, words:
     assert not is_healthy(found)
 
 
+def test_failed_nodes_are_a_warning_and_a_roll_is_a_note() -> None:
+    """Stalled is left out where a refusal says the same."""
+
+    def found(reason: str, *stalled: str, refusal: str | None = None) -> list[tuple[str, str]]:
+        conditions = [
+            {**_condition("Ready", "False", "3001: no image"), "reason": reason},
+            _condition("Reconciling", "True", "r"),
+            *({**_condition("Stalled", "True", "a refusal"), "reason": code} for code in stalled),
+        ]
+        refusals = [] if refusal is None else [{"code": refusal, "message": "a refusal"}]
+        status = {**HEALTHY, "conditions": conditions, "refusals": refusals}
+        return [(str(each.severity), each.message) for each in findings_of(_cluster(_controllers(status)))]
+
+    assert found("NodesNotReady") == [("note", "It is not ready: 3001: no image")]
+    assert found("NodeProblem") == [("warning", "It is not ready: 3001: no image")]
+    assert found("NodesNotReady", "RolloutBlocked") == [("warning", "Stalled is True: a refusal")]
+    assert found("NodesNotReady", "StaticQuorum", refusal="StaticQuorum") == [
+        ("blocked", "StaticQuorum: a refusal")
+    ]
+
+
 def test_a_wait_alone_is_no_fault() -> None:
     plan = [
         {"step": "WaitFor", "reason": "w", "waitsFor": "controllers to catch up: 3002"},

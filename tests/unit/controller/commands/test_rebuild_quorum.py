@@ -82,6 +82,14 @@ def test_rebuilding_twice_is_rebuilding(config_file: Path, config: ControllerCon
     }
 
 
+def test_the_new_epoch_is_above_each_that_was_seen(config_file: Path, config: ControllerConfig) -> None:
+    """The survivor may have missed elections, whose leaders would have the same epoch with other records."""
+    del config
+    for above_epoch, expected in ((7, 8), (3, 9)):
+        result = call("rebuild-quorum", "-c", config_file, "--above-epoch", above_epoch, "-o", "json")
+        assert json.loads(result.stdout)["leaderEpoch"] == expected
+
+
 def test_a_controller_that_runs_is_left_alone(config: ControllerConfig, config_file: Path) -> None:
     storage = ControllerStorage.open(OsFileSystem(), config.storage)
     try:

@@ -31,6 +31,7 @@ from quorate_operator.planning.steps import (
     ReassignPartitions,
     RefreshRegistration,
     RemoveVoter,
+    SetThrottles,
     StepError,
     UnregisterBroker,
     UnregisterController,
@@ -227,6 +228,39 @@ async def test_what_the_leader_is_too_old_for(metadata) -> None:
     expected = "node 3001 was not unregistered: the active controller can't do that: host:1 has no Unregister"
     with pytest.raises(StepError, match=expected):
         await do(UNREGISTER, client, metadata, is_last_attempt=False)
+
+
+async def test_throttles_are_set_and_removed(metadata) -> None:
+    """Rates first, so that no list is left without them."""
+    broker, topic = (
+        ConfigResource(ConfigResourceType.BROKER, "1"),
+        ConfigResource(ConfigResourceType.TOPIC, "a"),
+    )
+    names = [
+        ("leader.replication.throttled.rate", "follower.replication.throttled.rate"),
+        ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+    ]
+    client = Client(incremental_alter_configs=Results({}))
+    await do(SetThrottles(rates={1: 5}, topics={"a": ("0:1", "0:2")}, reason="r"), client, metadata)
+    await do(SetThrottles(rates={1: None}, topics={"a": ("", "")}, reason="r"), client, metadata)
+    await do(SetThrottles(rates={}, topics={}, reason="r"), client, metadata)
+    assert [arguments for _, arguments, _ in client.asked] == [
+        ({broker: [AlterConfigOp(name=name, value="5") for name in names[0]]},),
+        (
+            {
+                topic: [
+                    AlterConfigOp(name=names[1][0], value="0:1"),
+                    AlterConfigOp(name=names[1][1], value="0:2"),
+                ]
+            },
+        ),
+        ({broker: [AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in names[0]]},),
+        ({topic: [AlterConfigOp(name=name, operation=ConfigOpType.DELETE) for name in names[1]]},),
+    ]
+    gone = Client(
+        incremental_alter_configs=Results(errors={topic: ServerError(ErrorCode.unknown_topic_or_partition)})
+    )
+    await do(SetThrottles(rates={}, topics={"a": ("", "")}, reason="r"), gone, metadata)
 
 
 async def test_directories_are_changed_at_the_broker_itself() -> None:

@@ -109,8 +109,9 @@ class Place:
         """As settled."""
         return self.formed
 
-    async def note_leader(self, kraft_version: int) -> None:
+    async def note_leader(self, kraft_version: int, leader_epoch: int) -> None:
         """Remember that it was called."""
+        del leader_epoch
         self.leaders_seen.append(kraft_version)
 
     async def publications(self) -> tuple[Publication, ...]:

@@ -270,3 +270,15 @@ def test_cordons_are_read_from_the_metadata(metadata) -> None:
     metadata.config(ConfigResourceType.BROKER, "1", {name: "/one, /two"})
     metadata.config(ConfigResourceType.BROKER, "", {name: "/three"})
     assert facts.cordoned_directories(metadata.image) == {1: ("/one", "/two")}
+
+
+def test_throttles_are_read_from_the_metadata(metadata) -> None:
+    """Those of single brokers: defaults are a rebalance's."""
+    rate, replicas = "leader.replication.throttled.rate", "follower.replication.throttled.replicas"
+    metadata.config(ConfigResourceType.BROKER, "1", {rate: "5", "other": "6"})
+    metadata.config(ConfigResourceType.BROKER, "2", {"other": "6"})
+    metadata.config(ConfigResourceType.BROKER, "", {rate: "7"})
+    metadata.config(ConfigResourceType.TOPIC, "orders", {replicas: "0:1", "retention.ms": "1"})
+    metadata.config(ConfigResourceType.TOPIC, "others", {"retention.ms": "1"})
+    assert facts.replication_rates(metadata.image) == {1: {rate: "5"}}
+    assert facts.throttled_replicas(metadata.image) == {"orders": {replicas: "0:1"}}

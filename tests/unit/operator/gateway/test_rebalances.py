@@ -21,8 +21,6 @@ from quorate_admin.types.partitions import (
 )
 from quorate_admin.types.topics import PartitionDescription, TopicDescription, TopicListing
 from quorate_operator.entities.balance_facts import (
-    LEADER_RATE,
-    LEADER_REPLICAS,
     CancelMoves,
     ElectLeaders,
     MoveReplicas,
@@ -39,6 +37,7 @@ from quorate_operator.placement.assignment import Assignment
 from quorate_operator.placement.cluster import Broker, PartitionId
 from quorate_operator.placement.goals import Move
 from quorate_operator.planning.cluster import Address
+from quorate_operator.planning.throttles import LEADER_RATE, LEADER_REPLICAS
 from quorate_protocol.kafka.enums import ConfigOpType, ConfigSource
 
 ADDRESSES = {number: Address(f"10.0.0.{number}", 9092) for number in (1, 2)}

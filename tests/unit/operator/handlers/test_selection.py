@@ -152,6 +152,7 @@ async def test_a_cluster_that_matches_together_is_planned_for() -> None:
         (steps.RemoveVoter(node_id=1, reason="", directory_id="d"), True),
         (steps.StopNode(node_id=1, reason="", grace_ms=1), True),
         (steps.FormCluster(node_ids=(1,), cluster_id=None, reason=""), True),
+        (steps.ReplaceVolumes(node_id=1, reason=""), True),
         (steps.StartNode(node_id=1, reason=""), False),
     ],
 )

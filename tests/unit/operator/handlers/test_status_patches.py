@@ -36,11 +36,11 @@ def test_a_growing_log_alone_is_no_write() -> None:
         ({"plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 8 left"}]}, True),
         ({"brokers": [{"nodeId": 0, "state": "ready", "replicas": 8}]}, True),
         ({"voters": [{"nodeId": 3000, "lag": 4}]}, True),
-        ({"conditions": [{"type": "Progressing", "status": "True", "message": "8 left"}]}, True),
+        ({"conditions": [{"type": "Reconciling", "status": "True", "message": "8 left"}]}, True),
         ({"plan": []}, False),
         ({"plan": [{"step": "StopNode", "nodeId": 0, "reason": "it leaves"}]}, False),
         ({"brokers": [{"nodeId": 0, "state": "stopped", "replicas": 9}]}, False),
-        ({"conditions": [{"type": "Progressing", "status": "False", "message": "9 left"}]}, False),
+        ({"conditions": [{"type": "Reconciling", "status": "False", "message": "9 left"}]}, False),
         ({"readyReplicas": 2}, False),
     ],
 )
@@ -51,7 +51,7 @@ def test_counts_of_a_step_under_way_are_mere_progress(change: dict[str, Any], is
         "plan": [{"step": "WaitFor", "nodeId": 0, "reason": "broker-0 to be drained: 9 left"}],
         "brokers": [{"nodeId": 0, "state": "ready", "replicas": 9}],
         "voters": [{"nodeId": 3000}],
-        "conditions": [{"type": "Progressing", "status": "True", "message": "9 left"}],
+        "conditions": [{"type": "Reconciling", "status": "True", "message": "9 left"}],
     }
     assert is_mere_progress(before, change) is is_mere
 
@@ -73,3 +73,15 @@ def test_a_refused_manifest_leaves_what_is_known() -> None:
     assert patch is not None
     assert patch.keys() == {"observedGeneration", "conditions"}
     assert {condition["reason"] for condition in patch["conditions"]} == {"InvalidManifest"}
+
+
+def test_conditions_of_former_releases_go() -> None:
+    """Others that a part of a status lacks stay."""
+    old = [
+        {"type": kind, "status": "True", "reason": "A", "message": "", "lastTransitionTime": "then"}
+        for kind in ("Ready", "Progressing", "Degraded", "QuorumHealthy")
+    ]
+    new = {"conditions": [{"type": "Ready", "status": "True", "reason": "A", "message": ""}]}
+    written = merged_status({"conditions": old}, new, "now")
+    assert written is not None
+    assert [condition["type"] for condition in written["conditions"]] == ["Ready", "QuorumHealthy"]

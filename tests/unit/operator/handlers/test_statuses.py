@@ -222,21 +222,27 @@ def test_a_change_under_way_differs_from_a_stalled_one(
 
 
 @pytest.mark.parametrize(
-    ("code", "stalled", "degraded"),
+    ("code", "stalled", "ready"),
     [
-        ("", ("False", "NothingRefused"), ("False", "Healthy")),
-        (STARTS_LONG, ("False", "NothingRefused"), ("True", "StartTakesLong")),
-        (ROLLOUT_BLOCKED, ("True", "RolloutBlocked"), ("False", "Healthy")),
+        ("", ("False", "NothingRefused"), ("False", "NodesNotReady")),
+        (STARTS_LONG, ("False", "NothingRefused"), ("False", "StartTakesLong")),
+        (ROLLOUT_BLOCKED, ("True", "RolloutBlocked"), ("False", "NodesNotReady")),
     ],
 )
 def test_a_wait_that_is_not_usual_is_in_a_condition(
-    code: str, stalled: tuple[str, str], degraded: tuple[str, str]
+    code: str, stalled: tuple[str, str], ready: tuple[str, str]
 ) -> None:
     desired = desired_cluster(load_manifests(QUORUM, "test"))
+    nodes = {
+        node.node_id: ObservedNode(
+            node_id=node.node_id, role=node.role, state=NodeState.STARTING, pool=node.pool
+        )
+        for node in desired.nodes
+    }
     wait = WaitFor(reason="broker-0 to be in service", code=code, is_stalled=code == ROLLOUT_BLOCKED)
     given = Plan(steps=(WaitFor(reason="a leader"), wait))
-    view = view_of("quorum", desired, ObservedCluster(nodes={}, quorum=None), given)
-    assert conditions_of(controller_status(view, generation=1), "Stalled", "Degraded") == [stalled, degraded]
+    view = view_of("quorum", desired, ObservedCluster(nodes=nodes, quorum=None), given)
+    assert conditions_of(controller_status(view, generation=1), "Ready", "Stalled") == [ready, stalled]
 
 
 def test_why_a_node_crashed_is_in_a_condition() -> None:
@@ -254,12 +260,13 @@ def test_why_a_node_crashed_is_in_a_condition() -> None:
         )
     }
     view = view_of("quorum", desired, ObservedCluster(nodes=nodes, quorum=None), Plan(steps=()))
-    (degraded,) = (
+    (ready,) = (
         condition
         for condition in controller_status(view, generation=1)["conditions"]
-        if condition["type"] == "Degraded"
+        if condition["type"] == "Ready"
     )
-    assert degraded["message"] == (
+    assert (ready["status"], ready["reason"]) == ("False", "NodesFailed")
+    assert ready["message"] == (
         "crashed or no longer ready: 3000 (exit status 1: error: log.dirs: in use), 3001, 3002"
     )
 
@@ -270,10 +277,9 @@ def test_a_pause_is_no_fault() -> None:
     paused = plan(desired, observed, now_ms=0)
     assert [refusal.code for refusal in paused.refusals] == ["Paused"]
     status = controller_status(view_of("quorum", desired, observed, paused), generation=1)
-    assert conditions_of(status, "Progressing", "Stalled", "Degraded") == [
+    assert conditions_of(status, "Reconciling", "Stalled") == [
         ("False", "Paused"),
         ("False", "NothingRefused"),
-        ("False", "Healthy"),
     ]
 
 
@@ -331,7 +337,7 @@ def test_a_restart_that_waits_for_a_window_leaves_a_pool_ready() -> None:
         telling = [
             condition["type"] for condition in status["conditions"] if reported in condition["message"]
         ]
-        assert telling == (["Ready", "Progressing", "Reconciling"] if postponed else [])
+        assert telling == (["Ready", "Reconciling"] if postponed else [])
         assert ("before 2026-11-28 22:00 UTC" in view.next) is bool(postponed)
 
 
@@ -342,7 +348,38 @@ def test_what_cannot_go_on_and_what_is_tried_again_differ() -> None:
         ("False", "InvalidManifest"),
         ("True", "InvalidManifest"),
     ]
-    assert conditions_of(failed, "Reconciling", "Degraded") == [("True", "StepFailed")] * 2
+    assert conditions_of(failed, "Reconciling") == [("True", "StepFailed")]
+
+
+def test_no_two_conditions_say_the_same() -> None:
+    """Those of kstatus, and what they can't say."""
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    view = view_of("quorum", desired, ObservedCluster(nodes={}, quorum=None), Plan(steps=()))
+    reported = [condition["type"] for condition in controller_status(view, generation=1)["conditions"]]
+    assert reported == [
+        "Ready",
+        "Reconciling",
+        "Stalled",
+        "VolumesResizing",
+        "QuorumHealthy",
+        "UpgradeBlocked",
+    ]
+
+
+def test_a_problem_of_a_node_is_the_reason_of_ready() -> None:
+    """Also of one that serves, as when a container beside it has ended."""
+    desired = desired_cluster(load_manifests(QUORUM, "test"))
+    for state, status in ((NodeState.STARTING, "False"), (NodeState.READY, "True")):
+        nodes = {
+            node.node_id: ObservedNode(
+                node_id=node.node_id, role=node.role, state=state, pool=node.pool, problem="ImagePullBackOff"
+            )
+            for node in desired.nodes
+        }
+        view = view_of("quorum", desired, ObservedCluster(nodes=nodes, quorum=None), Plan(steps=()))
+        reported = controller_status(view, generation=1)
+        assert conditions_of(reported, "Ready") == [(status, "NodeProblem")]
+        assert "3000: ImagePullBackOff" in reported["conditions"][0]["message"]
 
 
 def test_what_is_refused_for_a_pool_leaves_the_others_alone() -> None:

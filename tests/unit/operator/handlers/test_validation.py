@@ -82,10 +82,9 @@ def test_an_invalid_quorum_is_used_as_it_was() -> None:
     """Controllers are kept alive whatever is written about them, and a pause still counts."""
     pool = _resource("brokers", nodeIds={"first": 3005})
     before = _accepted(_quorum(), pool)
-    for wrong in (_quorum(replicas=7), _quorum(replicas=5)):
-        if wrong["spec"]["replicas"] == 5:
-            annotations = {"quorate.dev/recover-quorum-from": "1", "quorate.dev/pause": "true"}
-            wrong["metadata"]["annotations"] = annotations
+    for wrong in (_quorum(replicas=7), _quorum(recovery={"survivor": 1})):
+        if "recovery" in wrong["spec"]:
+            wrong["metadata"]["annotations"] = {"quorate.dev/pause": "true"}
         found = _accepted(wrong, pool, before=before)
         assert found.refused.keys() == {QUORUM}
         assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "brokers": [3005, 3006, 3007]}

@@ -234,11 +234,22 @@ def test_faults_name_the_field_the_value_and_what_is_allowed(
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("survivor", ["3003", "first", "-3000", "9" * 5_000])
-def test_a_survivor_that_is_no_controller_is_refused(survivor: str) -> None:
-    said = fault_of(annotations=f"quorate.dev/recover-quorum-from: '{survivor}'")
-    assert f"metadata.annotations.quorate.dev/recover-quorum-from: '{survivor}': must be the node id" in said
-    assert said.endswith("one of 3000, 3001, 3002")
+@pytest.mark.parametrize(
+    ("recovery", "fault"),
+    [
+        ("{survivor: 3001}", "recovery"),
+        ("{survivor: 3001, clusterId: abc, leaderEpoch: 4}", "recovery.clusterId: 'abc'"),
+        ("{survivor: -1, clusterId: mRn6LvYdTWmUOSNFgPmBhw, leaderEpoch: 4}", "recovery.survivor: -1"),
+    ],
+)
+def test_a_recovery_names_one_loss(recovery: str, fault: str) -> None:
+    assert fault in fault_of(f"recovery: {recovery}")
+
+
+def test_a_recovery_may_stay_when_its_survivor_has_left() -> None:
+    """It has no effect any more, and refuses nothing."""
+    recovery = "{survivor: 3009, clusterId: mRn6LvYdTWmUOSNFgPmBhw, leaderEpoch: 4}"
+    assert controllers(f"recovery: {recovery}").spec.recovery is not None
 
 
 def test_hosts_come_from_the_node_or_the_template() -> None:

@@ -85,6 +85,17 @@ def test_lists_can_be_merged_and_are_bounded(definition: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
+def test_integers_of_a_spec_are_bounded(definition: dict[str, Any]) -> None:
+    """Clients that read numbers as doubles lose none."""
+    unbounded = [
+        path
+        for path, schema in schemas(definition)
+        if path.startswith(".spec") and schema.get("type") == "integer" and "maximum" not in schema
+    ]
+    assert unbounded == []
+
+
+@pytest.mark.parametrize("definition", custom_resource_definitions(), ids=NAMES)
 def test_no_default_is_stored_inside_a_list(definition: dict[str, Any]) -> None:
     """An applier replaces a list by what its file has, and would find another list at each apply."""
     for path, schema in schemas(definition):
@@ -164,7 +175,12 @@ def test_names_do_not_clash() -> None:
         "sa",
         "svc",
         "crd",
+        "k",
+        "kc",
+        "kt",
+        "ku",
     }
+    """Of Kubernetes itself, and of Strimzi, which may be installed, too."""
     names = [
         name
         for definition in custom_resource_definitions()

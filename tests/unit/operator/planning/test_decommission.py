@@ -267,3 +267,20 @@ def test_a_hibernated_cluster_says_that_it_drains_no_pool() -> None:
     (refusal,) = situation.plan().refusals
     assert (refusal.code, refusal.pool) == ("Hibernated", "brokers")
     assert "set state of KafkaController quorum to Running" in refusal.message
+
+
+def test_a_scale_down_can_be_refused() -> None:
+    """Brokers that are left over stay while they hold replicas; those that are named are drained."""
+    rollouts = {"brokers": RolloutPolicy(drains_on_scale_down=False)}
+    situation = leaving(3, partition(0, 3, 0)).asking(rollouts=rollouts)
+    plan = planned(situation)
+    assert plan.due == ()
+    (refusal,) = plan.refusals
+    assert (refusal.code, refusal.pool) == ("ScaleDownRefused", "brokers")
+    assert refusal.message == (
+        "broker-3 stays, as drain.onScaleDown of brokers asks, because it holds 1 replica(s): set replicas back; or "
+        "have the broker drained, by its id in decommission or by a KafkaRebalance of mode RemoveBrokers"
+    )
+    assert briefly(planned(situation.down(3)).due) == ["StartNode 3"]
+    assert targets(planned(situation.asking(decommission=frozenset({3})))) == {0: (1, 0)}
+    assert briefly(planned(situation.kafka(partitions=())).due) == ["StopNode 3"]

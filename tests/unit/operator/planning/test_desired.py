@@ -14,6 +14,7 @@ from quorate_operator.planning.cluster import (
     VolumePolicy,
 )
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.losses import RecoveryRequest
 
 VALUES = template_values(cluster="quorum", pool="brokers", node_id=1002, first=1000, namespace="kafka")
 
@@ -96,19 +97,21 @@ def test_one_node_is_forced_or_left_out_by_annotation() -> None:
 
 def test_rollouts_and_racks() -> None:
     cluster = desired(
+        "{storage: {unbindAfter: 1h}}",
         brokers="{controllers: quorum, replicas: 1, rollout: {overlap: 90s, maxUnavailable: 2}, "
-        "storage: {onDecommission: Delete}, nodes: [{nodeId: 0, rack: a}]}"
+        "storage: {onDecommission: Delete}, nodes: [{nodeId: 0, rack: a}]}",
     )
     assert cluster.rollouts == {
-        "quorum": RolloutPolicy(),
+        "quorum": RolloutPolicy(unbind_after_ms=3_600_000),
         "brokers": RolloutPolicy(overlap_ms=90_000, max_unavailable=2, volumes=VolumePolicy.DELETE),
     }
     assert cluster.of_role(Role.BROKER)[0].rack == "a"
 
 
-def test_the_survivor_is_named_by_annotation() -> None:
-    assert desired(annotations='{quorate.dev/recover-quorum-from: "3001"}').survivor == 3001
-    assert desired().survivor is None
+def test_a_loss_of_the_quorum_is_named_with_its_survivor() -> None:
+    asked = desired("{recovery: {survivor: 3001, clusterId: mRn6LvYdTWmUOSNFgPmBhw, leaderEpoch: 4}}")
+    assert asked.recovery == RecoveryRequest(3001, "mRn6LvYdTWmUOSNFgPmBhw", 4)
+    assert desired().recovery is None
 
 
 @pytest.mark.parametrize(

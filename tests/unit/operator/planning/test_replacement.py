@@ -1,9 +1,20 @@
-"""Nodes that get new volumes by annotation: when, and what is refused."""
+"""Nodes that get new volumes, by annotation or after a time: when, and what is refused."""
+
+from dataclasses import fields
+from typing import Any
 
 import pytest
-from kit.scenarios import REVISION, Situation, briefly, healthy
+from kit.scenarios import LONG_AGO_MS, REVISION, Situation, briefly, healthy
 from quorate_operator.placement.cluster import PartitionId
-from quorate_operator.planning.cluster import FORCE, NodeState, ObservedVolume, Role
+from quorate_operator.planning.cluster import (
+    FORCE,
+    NodeState,
+    ObservedNode,
+    ObservedVolume,
+    Role,
+    RolloutPolicy,
+)
+from quorate_operator.planning.losses import LostVolumes
 from quorate_operator.planning.steps import ROLLOUT_BLOCKED
 
 GOING = ObservedVolume(is_in_use=False)
@@ -60,6 +71,13 @@ def test_no_other_claims_are_deleted_before_a_node_has_its_new_volumes() -> None
     assert starting.due() == ()
     back = starting.node(0, state=NodeState.READY, configured=three.observed.nodes[0].configured)
     assert briefly(back.due()) == ["ReplaceVolumes 1"]
+
+
+def test_a_node_does_not_start_with_claims_that_are_going() -> None:
+    """Kubernetes schedules no pod with such a claim, and the pod would be in the way of the new one."""
+    stopped = asked(healthy(3, brokers=3), 1).down(1, volumes={0: GOING})
+    assert stopped.due() == ()
+    assert "the old volumes of broker-1 to be deleted, before it starts with new ones" in stopped.waits()
 
 
 def test_the_only_copy_stays() -> None:
@@ -122,3 +140,120 @@ def test_a_pending_node_gets_new_volumes_and_one_on_a_silent_machine_waits() -> 
     assert situation.leaderless().due() == ()
     unknown = situation.kafka(loads={})
     assert "its replicas are not known yet" in unknown.waits()
+
+
+LOST = LostVolumes(
+    reason="the Kubernetes node worker-2, which has its volume, was removed", since_ms=LONG_AGO_MS
+)
+HALF_AN_HOUR = RolloutPolicy(unbind_after_ms=1_800_000)
+
+
+def stranded(situation: Situation, *node_ids: int, lost: LostVolumes = LOST) -> Situation:
+    """The pods of these nodes can't be scheduled, because their volumes are on a machine that is gone."""
+    for node_id in node_ids:
+        situation = situation.node(
+            node_id,
+            state=NodeState.STARTING,
+            started_at_ms=None,
+            waiting_since_ms=LONG_AGO_MS,
+            problem="Unschedulable: 0/3 nodes are available",
+            lost_volumes=lost,
+        )
+        if node_id >= 3000:
+            situation = situation.voter(node_id, caught_up=False)
+    return situation
+
+
+def unbinding(controllers: int = 3, brokers: int = 3) -> Situation:
+    """Both pools have `storage.unbindAfter: 30m`."""
+    rollouts = {"quorum": HALF_AN_HOUR, "brokers": HALF_AN_HOUR}
+    return healthy(controllers, brokers=brokers).asking(rollouts=rollouts)
+
+
+@pytest.mark.parametrize("node_id", [1, 3001])
+def test_lost_volumes_are_unbound_after_a_time(node_id: int) -> None:
+    """Only where the pool asks for it: the machine may come back with all data."""
+    assert stranded(healthy(3, brokers=3), node_id).due() == ()
+    situation = stranded(unbinding(), node_id)
+    (step,) = situation.due()
+    assert briefly([step]) == [f"ReplaceVolumes {node_id}"]
+    assert step.reason == f"storage.unbindAfter has passed: {LOST.reason}"
+    due_ms = LONG_AGO_MS + 1_800_000
+    early = situation.plan(due_ms - 1)
+    assert early.due == ()
+    (wait,) = (wait for wait in early.waits if wait.until_ms is not None)
+    assert wait.until_ms == due_ms
+    label = healthy(3, brokers=3).observed.nodes[node_id].label
+    assert wait.reason == f"the volumes of {label} to be found again or unbound: {LOST.reason}"
+    assert briefly(situation.due(due_ms)) == [f"ReplaceVolumes {node_id}"]
+
+
+def test_nodes_of_one_lost_machine_do_not_wait_for_each_other() -> None:
+    """The first one is back with new volumes before the next one loses its own."""
+    both = stranded(unbinding(), 1, 3001)
+    assert briefly(both.due()) == ["ReplaceVolumes 3001"]
+    assert "the replacement of the volumes of broker-1: one node at a time" in both.waits()
+    gone = both.down(3001, NodeState.ABSENT, volumes={}, lost_volumes=None)
+    assert briefly(gone.due()) == ["RemoveVoter 3001"]
+    joined = both.node(3001, **vars_of(healthy(3).observed.nodes[3001])).voter(3001, caught_up=True)
+    assert briefly(joined.due()) == ["ReplaceVolumes 1"]
+
+
+def test_the_roll_ends_a_pod_whose_claims_are_gone_already() -> None:
+    """An operator that dies between the deletion of the claims and that of the pod leaves such a pod."""
+    situation = stranded(unbinding(), 1).asking_node(1, revision={**REVISION, "volume": "kept"})
+    left = situation.node(
+        1, has_volume=False, volumes={}, lost_volumes=None, revision={**REVISION, "volume": "deleted"}
+    )
+    assert briefly(left.due()) == ["StopNode 1"]
+
+
+def vars_of(node: ObservedNode) -> dict[str, Any]:
+    """The fields of a node."""
+    return {item.name: getattr(node, item.name) for item in fields(node) if item.name != "node_id"}
+
+
+def test_lost_volumes_with_the_only_copy_stay_bound() -> None:
+    situation = stranded(unbinding(), 1).load(1, sole=1, sole_first=(PartitionId("orders", 7),))
+    assert situation.due() == ()
+    assert situation.refusals()["ReplacementRefused"] == (
+        f"broker-1: its volumes stay: {LOST.reason}, and no other broker has an in-sync replica of 1 partition "
+        "(orders-7): bring that machine back. If it is gone for good, delete these topics, or delete the "
+        "PersistentVolumeClaims of the broker by hand"
+    )
+
+
+def test_a_voter_is_not_unbound_without_a_majority_of_the_others() -> None:
+    behind = stranded(unbinding(), 3001).voter(3002, caught_up=False)
+    assert behind.due() == ()
+    assert "only 3000 of 2 voters would be alive and caught up" in behind.waits()
+    two = stranded(unbinding(2), 3001)
+    assert two.due() == ()
+    assert "the others of 2 voters are no majority" in two.refusals()["ReplacementRefused"]
+    five = stranded(unbinding(5), 3001, 3002)
+    assert briefly(five.due()) == ["ReplaceVolumes 3001"]
+
+
+def test_volumes_stay_bound_while_it_is_unknown_where_they_are() -> None:
+    reason = "the operator may not read Node objects and PersistentVolumes: see rbac.readNodes of the chart"
+    unknown = stranded(unbinding(), 1, lost=LostVolumes(reason=reason, since_ms=LONG_AGO_MS, is_known=False))
+    assert unknown.due() == ()
+    assert unknown.refusals()["ReplacementRefused"] == (
+        f"broker-1: its volumes stay: whether their machine is gone is not known: {reason}"
+    )
+    assert unknown.plan(LONG_AGO_MS + 1_000).refusals == (), "a pod is not scheduled at once"
+    assert stranded(healthy(3, brokers=3), 1, lost=unknown.observed.nodes[1].lost_volumes).refusals() == {}
+
+
+def test_volumes_stay_bound_while_the_pod_may_run() -> None:
+    """A machine that does not answer may be cut off, and its process may run on."""
+    lost = LostVolumes(
+        reason="the Kubernetes node worker-2 does not answer", since_ms=LONG_AGO_MS, has_pod=True
+    )
+    away = unbinding().node(1, state=NodeState.UNREADY, unreachable_host=True, lost_volumes=lost)
+    assert away.due() == ()
+    assert away.refusals()["ReplacementRefused"] == (
+        f"broker-1: its volumes stay: {lost.reason}, and its pod is still there and may run: if the machine is "
+        "gone, delete its Node object or taint it with node.kubernetes.io/out-of-service, and Kubernetes "
+        "removes the pod"
+    )
