@@ -249,6 +249,7 @@ def test_the_secret_goes_with_its_user() -> None:
     assert made["stringData"] == {
         "username": "alice",
         "password": PASSWORD,
+        "sasl.mechanism": SCRAM,
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
         f'username="alice" password="{PASSWORD}";',
     }
