@@ -31,6 +31,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.lifecycle import GRACE_WITHOUT_QUORUM_MS, grace_ms
+from quorate_operator.planning.logins import BROKER_LOGIN
 from quorate_operator.planning.registrations import lacks_registration
 from quorate_operator.planning.restart_obstacles import (
     Obstacle,
@@ -180,6 +181,8 @@ def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequen
             continue
         if part == COPIES and not _is_less(wanted, has):
             continue
+        if part == BROKER_LOGIN and not has:
+            continue  # an earlier release did not record it
         if part in _SHOWN_AS_VALUES and wanted and has:
             found[part] = (f"{part}: {has} -> {wanted}",)
         else:
