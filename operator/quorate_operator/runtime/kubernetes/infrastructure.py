@@ -35,6 +35,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.rollout import changes
+from quorate_operator.resources.cluster_authority import CertificateTimes
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
@@ -238,6 +239,10 @@ class KubernetesInfrastructure:
     async def refresh(self) -> None:
         """Read the pods from the API server, of which the watch may not have reported yet. Raises ApiError."""
         await self._objects.refresh(POD)
+
+    def certificate_times(self) -> Mapping[str, CertificateTimes]:
+        """Return when the certificates that the operator issues end, by the name of the Secret."""
+        return self._issued.times
 
     def history(self) -> HistoryStatus | None:
         """Return the status of the lake; None without one."""
