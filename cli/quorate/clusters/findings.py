@@ -131,12 +131,13 @@ def _of_conditions(about: str, conditions: dict[str, Condition]) -> Iterator[Clu
         "QuorumHealthy": ("False", Severity.DANGER),
         "UpgradeBlocked": ("True", Severity.BLOCKED),
         "Degraded": ("True", Severity.WARNING),
+        "ClientsRebootstrap": ("False", Severity.WARNING),
     }
     is_explained = False
     for kind, (status, severity) in bad.items():
         condition = conditions.get(kind)
         if condition is not None and condition.status == status:
-            is_explained = True
+            is_explained = is_explained or kind != "ClientsRebootstrap"
             yield ClusterFinding(
                 severity=severity, about=about, message=f"{kind} is {status}: {condition.message}"
             )

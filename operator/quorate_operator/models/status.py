@@ -30,6 +30,7 @@ ConditionType = Literal[
     "Degraded",
     "VolumesResizing",
     "VolumesEmptying",
+    "ClientsRebootstrap",
     "QuorumHealthy",
     "UpgradeBlocked",
 ]

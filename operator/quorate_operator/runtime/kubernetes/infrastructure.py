@@ -40,8 +40,9 @@ from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
 from quorate_operator.resources.ingress_hosts import ingress_hosts
+from quorate_operator.resources.jmx_metrics import has_agent
 from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
-from quorate_operator.resources.pod_addresses import listener_port
+from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 from quorate_operator.resources.pods import (
     dry_run_pod,
     node_pod,
@@ -219,6 +220,16 @@ class KubernetesInfrastructure:
             if like is not None:
                 found[node_id] = Address(address, listener_port(like, like.listeners[0]))
         return found
+
+    def metrics_urls(self, desired: DesiredCluster) -> Mapping[str, tuple[str, ...]]:
+        context, objects = self._required_context(), self._objects.nodes()
+        found: dict[str, list[str]] = {}
+        for node in desired.of_role(Role.BROKER):
+            pod = objects[node.node_id].pod if node.node_id in objects else None
+            address = (pod or {}).get("status", {}).get("podIP")
+            if address and has_agent(context, node):
+                found.setdefault(node.pool, []).append(f"http://{Address(address, HTTP_PORT)}/metrics")
+        return {pool: tuple(urls) for pool, urls in found.items()}
 
     def security_of(self, address: Address) -> SecurityConfig | None:
         """Return how the operator connects to the listener at an address; None if it is unknown or not secured."""
