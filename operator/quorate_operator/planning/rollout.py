@@ -73,6 +73,7 @@ _PHRASES: Mapping[str, str] = {
     FORCE: "restart forced",
     "secrets": "secrets changed",
     AUTHORITIES: "authorities changed",
+    BROKER_LOGIN: "login at brokers changed",
 }
 _REQUESTS = frozenset({"restart", FORCE})
 """Parts of a revision that a user sets by annotation: if one is withdrawn, nothing is left to do."""
@@ -83,7 +84,7 @@ _WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME)}
 """What a revision without the part means."""
 _NAMED_FIRST = ("version", "image", "restart", FORCE, VOLUMES, COPIES, "resources", "config", "secrets")
 """The parts of a revision in the order in which reasons name them; the others follow."""
-_POSTPONABLE = frozenset({"image", "secrets", AUTHORITIES})
+_POSTPONABLE = frozenset({"image", "secrets", BROKER_LOGIN, AUTHORITIES})
 """Parts of a revision that change without a request: by a release of the operator, by a renewal."""
 
 
