@@ -73,7 +73,6 @@ _PHRASES: Mapping[str, str] = {
     FORCE: "restart forced",
     "secrets": "secrets changed",
     AUTHORITIES: "authorities changed",
-    BROKER_LOGIN: "login at brokers changed",
 }
 _REQUESTS = frozenset({"restart", FORCE})
 """Parts of a revision that a user sets by annotation: if one is withdrawn, nothing is left to do."""
@@ -84,7 +83,7 @@ _WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME)}
 """What a revision without the part means."""
 _NAMED_FIRST = ("version", "image", "restart", FORCE, VOLUMES, COPIES, "resources", "config", "secrets")
 """The parts of a revision in the order in which reasons name them; the others follow."""
-_POSTPONABLE = frozenset({"image", "secrets", BROKER_LOGIN, AUTHORITIES})
+_POSTPONABLE = frozenset({"image", "secrets", AUTHORITIES})
 """Parts of a revision that change without a request: by a release of the operator, by a renewal."""
 
 
@@ -180,10 +179,10 @@ def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequen
         wanted, has = node.revision.get(part, absent), seen.revision.get(part, absent)
         if wanted == has or not seen.revision or (part in _REQUESTS and not wanted):
             continue
+        if part == BROKER_LOGIN:
+            continue  # secrets or config change together with it
         if part == COPIES and not _is_less(wanted, has):
             continue
-        if part == BROKER_LOGIN and not has:
-            continue  # an earlier release did not record it
         if part in _SHOWN_AS_VALUES and wanted and has:
             found[part] = (f"{part}: {has} -> {wanted}",)
         else:

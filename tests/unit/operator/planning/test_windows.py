@@ -102,10 +102,7 @@ def _changed(**revision: str) -> Situation:
     return situation.asking(nodes=nodes)
 
 
-@pytest.mark.parametrize(
-    "revision",
-    [{"image": "b"}, {"secrets": "b"}, {"image": "b", "secrets": "b"}, {"secrets": "b", "broker-login": "b"}],
-)
+@pytest.mark.parametrize("revision", [{"image": "b"}, {"secrets": "b"}, {"image": "b", "secrets": "b"}])
 def test_what_nobody_asked_for_waits_for_the_window(revision: dict[str, str]) -> None:
     """A release of the operator and a renewal restart no node by day, and no pass is lost on the wait."""
     situation = _changed(**revision)
