@@ -383,7 +383,7 @@ def test_clients_have_time_to_trust_a_new_authority(running: Cluster, *, is_dele
 
 
 def test_a_certificate_that_is_due_does_not_wait_for_clients(running: Cluster) -> None:
-    """Without the key of the former authority nobody else could renew it."""
+    """Without the key of the former authority no other could renew it."""
     running.lead_time = CERTIFICATE_VALIDITY
     running.authority = None
     running.write(NOW)
