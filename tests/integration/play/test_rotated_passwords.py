@@ -28,7 +28,7 @@ SCRAM = "SCRAM-SHA-512"
 NODE_LOGIN, BROKER_LOGIN = "controllers-login", "brokers-login"
 TOPIC, COPIES = "numbers", 3
 PRODUCED_TIMEOUT_S = REFUSED_TIMEOUT_S = 60
-PAUSE_S_MAX = 30
+PAUSE_S_MAX = 60
 """A client waits for a new leader, where others use the machine."""
 
 

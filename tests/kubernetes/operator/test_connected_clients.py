@@ -1,14 +1,16 @@
 """Whether a change of hosts would lose clients: a condition of the pool, from the metrics of its brokers."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 from kafka import __version__ as kafka_python_version
+from kafka.errors import KafkaError
 from kit.jmx_exporter import agent_jar
 from kit.ledger import Worker
-from kit.operators.operated import BROKER_PORT, BROKERS, Operated, condition_of
+from kit.operators.operated import BROKER_PORT, BROKERS, SMALL_FILES, Operated, condition_of
 
 BROKERS_TIMEOUT_S = 240
 READ_TIMEOUT_S = 300
@@ -25,7 +27,8 @@ class SteadyClient(Worker):
         self._producer = KafkaProducer(bootstrap_servers=servers)
 
     def _work(self) -> None:
-        self._producer.send(TOPIC, b"1")
+        with suppress(KafkaError):  # while the broker restarts
+            self._producer.send(TOPIC, b"1")
         self._ended.wait(1)
 
     def _close(self) -> None:
@@ -39,7 +42,7 @@ def operated_with_metrics(brokered: Operated) -> Iterator[Operated]:
     if agent_jar() is None:
         pytest.skip("Prometheus' JMX exporter is not there, and can't be fetched with Maven")
     operated.create(replicas=1)
-    operated.create_brokers(config={"auto.create.topics.enable": "true"})
+    operated.create_brokers(config={**SMALL_FILES, "auto.create.topics.enable": "true"})
     operated.start_operator("--no-leader-election")
     operated.wait(lambda: operated.brokers_settled(0), "the broker to be ready", BROKERS_TIMEOUT_S)
     with SteadyClient(f"{operated.agent.address_of(f'{BROKERS}-0')}:{BROKER_PORT}"):
@@ -54,7 +57,7 @@ def of_clients(operated: Operated) -> dict[str, Any]:
 @pytest.mark.timeout(900)
 def test_clients_that_a_change_of_hosts_would_lose_are_a_condition(operated_with_metrics: Operated) -> None:
     operated = operated_with_metrics
-    assert (of_clients(operated)["status"], of_clients(operated)["reason"]) == ("Unknown", "NotRead")
+    assert of_clients(operated)["status"] == "Unknown"
     operated.wait(
         lambda: of_clients(operated).get("status") == "False",
         "the condition of the clients",
