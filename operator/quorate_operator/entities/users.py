@@ -10,7 +10,7 @@ from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, Patter
 from quorate_operator.entities.password_overlap import FormerPassword, Passwords, next_passwords, utc_text
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
 from quorate_operator.models.base import duration_ms
-from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD
+from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD, SASL_MECHANISM
 from quorate_operator.models.secrets import FOR_USERS, no_labelled_secret
 from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
 from quorate_operator.planning.steps import Refusal
@@ -303,14 +303,15 @@ def _plan_credentials(
                 text=text,
             )
         )
-    elif secret.has_other_login and resource.has_own_secret:
-        # The operator may create Secrets, and change none.
-        message = (
-            f"the Secret {resource.secret_name} has another password than its {JAAS_CONFIG}: clients that read that "
-            f"can't log in. Edit {JAAS_CONFIG}, too, or delete the Secret: it is made again with another password"
-        )
-        refusals.append(Refusal(code=SECRET_STALE, message=message))
     else:
+        if secret.has_other_login and resource.has_own_secret:
+            # The operator may create Secrets, and change none.
+            message = (
+                f"the Secret {resource.secret_name} has another password than its {JAAS_CONFIG}, or not the "
+                f"user's {SASL_MECHANISM}: clients that read these can't log in. Edit them, too, or delete the Secret: "
+                "it is made again with another password"
+            )
+            refusals.append(Refusal(code=SECRET_STALE, message=message))
         # Credentials of another mechanism are deleted only when those of the desired one exist.
         former = None if passwords.former is None else passwords.former.mechanism
         others = observed.mechanisms - {mechanism, former}

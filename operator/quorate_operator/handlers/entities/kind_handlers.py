@@ -383,7 +383,12 @@ def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Obje
 
 
 def has_other_login(user: KafkaUser, values: Mapping[str, str]) -> bool:
-    """Whether the `sasl.jaas.config` of a Secret does not have its password, which was edited then."""
+    """Whether a Secret has another `sasl.mechanism` than the user, or its password is not in `sasl.jaas.config`.
+
+    Then the password, or the user's mechanism, was edited.
+    """
+    if user.mechanism is not None and values.get(SASL_MECHANISM, user.mechanism) != user.mechanism:
+        return True
     if user.mechanism is None or JAAS_CONFIG not in values or PASSWORD not in values:
         return False
     login = {USERNAME: user.user_name, PASSWORD: values[PASSWORD]}

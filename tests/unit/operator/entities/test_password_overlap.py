@@ -7,7 +7,14 @@ import pytest
 from kit.kafka_model import kafka_of
 from kit.user_model import UserModel
 from quorate_operator.entities.plan import EntityPlan
-from quorate_operator.entities.users import OVERLAPS, ObservedSecret, ObservedUser, StoredUser, plan_user
+from quorate_operator.entities.users import (
+    OVERLAPS,
+    SECRET_STALE,
+    ObservedSecret,
+    ObservedUser,
+    StoredUser,
+    plan_user,
+)
 from quorate_operator.models.manifests import ManifestError, load_entity
 from quorate_operator.models.users import KafkaUser
 
@@ -174,6 +181,17 @@ def test_a_secret_that_is_missing_ends_nothing(rotated: Rotation) -> None:
     rotated.settle(SECOND)
     assert rotated.plan.refusals
     assert rotated.model.passwords == {FIRST: "old", SECOND: "new"}
+
+
+def test_a_secret_that_is_stale_does_not_keep_the_former_password(rotated: Rotation) -> None:
+    rotated.model.user = replace(
+        rotated.model.user,
+        secret=ObservedSecret(version="s/new", password="new", is_own=True, has_other_login=True),
+    )
+    rotated.now_ms += HOUR_MS
+    rotated.settle(SECOND, secretName=None)
+    assert [refusal.code for refusal in rotated.plan.refusals] == [SECRET_STALE]
+    assert rotated.model.passwords == {SECOND: "new"}
 
 
 def test_one_secret_for_both_mechanisms_ends_the_former_one_too() -> None:

@@ -115,6 +115,7 @@ def test_a_password_that_was_edited_alone_is_reported() -> None:
     made = secret_of_user(scram(), change, PASSWORD)["stringData"]
     assert not has_other_login(scram(), made)
     assert not has_other_login(scram(), {"password": "another"})
+    assert has_other_login(scram(), made | {"sasl.mechanism": OTHER})
     edited = made | {"password": "another"}
     assert has_other_login(scram(), edited)
     stale = replace(secret("s/2", "another"), has_other_login=True)
