@@ -308,8 +308,8 @@ def _plan_credentials(
             # The operator may create Secrets, and change none.
             message = (
                 f"the Secret {resource.secret_name} has another password than its {JAAS_CONFIG}, or not the "
-                f"user's {SASL_MECHANISM}: clients that read these can't log in. Edit them, too, or delete the Secret: "
-                "it is made again with another password"
+                f"user's {SASL_MECHANISM}: clients that read these can't log in. Edit them, too, or delete the "
+                "Secret: it is made again with another password"
             )
             refusals.append(Refusal(code=SECRET_STALE, message=message))
         # Credentials of another mechanism are deleted only when those of the desired one exist.
