@@ -16,6 +16,8 @@ from quorate_admin.diagnosis.client_facts import READ_METRICS
 from quorate_admin.errors import ConfigError
 
 _OK: Final = 200
+PAGES_AT_A_TIME_MAX: Final = 16
+"""The number of brokers whose metrics are read at the same time."""
 LABEL_LENGTH_MAX: Final = 100
 """The number of characters that are kept of a label: clients choose their names."""
 
@@ -38,7 +40,13 @@ def parse_urls(text: str) -> tuple[AllowedUrl, ...]:
 
 async def read_clients(urls: Sequence[AllowedUrl]) -> ClientFacts:
     """Read the metrics of brokers at these URLs. Those that can't be read are in the facts, with the reason."""
-    read = await asyncio.gather(*map(_read, urls))
+    places = asyncio.Semaphore(PAGES_AT_A_TIME_MAX)
+
+    async def read_in_turn(url: AllowedUrl) -> list[BrokerSample] | str:
+        async with places:
+            return await _read(url)
+
+    read = await asyncio.gather(*map(read_in_turn, urls))
     pages: dict[str, list[BrokerSample]] = {}
     problems: dict[str, str] = {}
     for url, page in zip(urls, read, strict=True):
@@ -60,7 +68,8 @@ async def _read(url: AllowedUrl) -> list[BrokerSample] | str:
     if response.status != _OK:
         return f"the response has status {response.status}"
     try:
-        return parse_page(response.content.decode())
+        # Clients choose their names, and with them the size of the page.
+        return await asyncio.to_thread(parse_page, response.content.decode())
     except ValueError as error:
         return f"the response is not text of Prometheus: {printable(str(error))}"
 

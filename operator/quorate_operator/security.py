@@ -35,10 +35,9 @@ from quorate_operator.models.security import (
     Tls,
 )
 from quorate_operator.planning.cluster import DesiredNode, Implementation, Role
-from quorate_operator.planning.logins import LOGIN, Login
+from quorate_operator.planning.logins import BROKER_LOGIN, LOGIN, PLAIN, BrokerLogin, Login
 
 _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
-_PLAIN: Final = "PLAIN"
 _VALIDATOR: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _MAX_REAUTH: Final = "connections.max.reauth.ms"
@@ -157,7 +156,22 @@ def secret_revision(
         known = plain_users(sasl, secrets) if node.role is Role.CONTROLLER else (sasl.user,)
         users = {user: secret.fingerprint(user) for user in known if user in secret.values}
         parts[LOGIN] = Login(user=sasl.user, users=users).as_text()
+    if node.role is Role.BROKER and (login := _broker_login(node, secrets)) is not None:
+        parts[BROKER_LOGIN] = login.as_text()
     return parts
+
+
+def _broker_login(node: DesiredNode, secrets: Mapping[str, Secret]) -> BrokerLogin | None:
+    """Return how a broker logs in at others; None if it does not, or its Secret is missing."""
+    sasl = node.listeners[0].sasl
+    if sasl is None or sasl.secret not in secrets:
+        return None
+    # Unlike the uid, this salt stays when the Secret is deleted and created again.
+    secret = replace(secrets[sasl.secret], salt=f"{node.pool} {sasl.secret}")
+    mechanism = sasl.mechanisms[0]
+    known = plain_users(sasl, secrets) if mechanism == PLAIN else (sasl.user,)
+    users = {user: secret.fingerprint(user) for user in known if user in secret.values}
+    return BrokerLogin(mechanism=mechanism, secret=sasl.secret, user=sasl.user, users=users)
 
 
 def _read_at_start(node: DesiredNode, properties: Mapping[str, str]) -> dict[str, str]:
@@ -284,7 +298,7 @@ def _server_properties(listener: Listener, files: SecretFiles, *, logs_in: bool)
             if mechanism == OAUTHBEARER:
                 continue  # it has more properties, below
             options = _login(listener.sasl, files) if logs_in and place == 0 else {}
-            if mechanism == _PLAIN:
+            if mechanism == PLAIN:
                 options |= {
                     f"user_{user}": files.variable(listener.sasl.secret, user)
                     for user in plain_users(listener.sasl, files.secrets)

@@ -43,8 +43,13 @@ class ConnectedClient:
     connections: int
 
     def __str__(self) -> str:
-        software = "unnamed" if self.name == UNNAMED else f"{self.name} {self.version}"
+        software = "unnamed" if self.is_unnamed else f"{self.name} {self.version}"
         return f"{software} on {self.listener}"
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether it has sent no name, as brokers that fetch from other brokers."""
+        return self.name == UNNAMED
 
     def judge(self) -> tuple[Rebootstraps, str]:
         """Return whether it starts again at its bootstrap servers, and the reason."""

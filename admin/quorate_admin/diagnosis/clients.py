@@ -7,7 +7,7 @@ from quorate_admin.diagnosis.client_facts import ClientFacts, ConnectedClient
 from quorate_admin.diagnosis.commands import Commands
 from quorate_admin.diagnosis.facts import Examination
 from quorate_admin.diagnosis.findings import Code, Finding, Severity
-from quorate_admin.diagnosis.known_clients import UNNAMED, Rebootstraps
+from quorate_admin.diagnosis.known_clients import Rebootstraps
 
 EXAMPLES_MAX: Final = 5
 """The number of kinds of clients that a finding names."""
@@ -48,7 +48,7 @@ def _staying(clients: Sequence[ConnectedClient], again: str) -> Finding:
 
 
 def _unknown(clients: Sequence[ConnectedClient]) -> Finding:
-    unnamed = any(client.name == UNNAMED for client in clients)
+    unnamed = any(client.is_unnamed for client in clients)
     return Finding(
         severity=Severity.NOTE,
         code=Code.CLIENTS_UNKNOWN,

@@ -136,12 +136,13 @@ def _of_conditions(
         "QuorumHealthy": ("False", Severity.DANGER),
         "UpgradeBlocked": ("True", Severity.BLOCKED),
         "Stalled": ("True", Severity.WARNING),
+        "ClientsRebootstrap": ("False", Severity.WARNING),
     }
     is_explained = False
     for kind, (status, severity) in bad.items():
         condition = conditions.get(kind)
         if condition is not None and condition.status == status:
-            is_explained = True
+            is_explained = is_explained or kind != "ClientsRebootstrap"
             if kind == "Stalled" and condition.reason in refused:
                 continue
             yield ClusterFinding(

@@ -152,8 +152,10 @@ def _brokers_text(pool: Pool) -> str:
     status = pool.status
     assert isinstance(status, KafkaBrokerStatus)
     head = f"{pool.name}: {_readiness(pool)}, {status.ready_replicas or 0} of {pool.spec.get('replicas')} ready\n"
+    clients = pool.conditions.get("ClientsRebootstrap")
+    lost = f"{clients.message}\n" if clients is not None and clients.status == "False" else ""
     if not status.brokers:
-        return head
+        return head + lost
     rows = [("BROKER", "STATE", "REPLICAS", "RACK", "ADVERTISED")]
     rows += [
         (
@@ -165,7 +167,7 @@ def _brokers_text(pool: Pool) -> str:
         )
         for broker in status.brokers
     ]
-    return head + aligned_text(rows)
+    return head + aligned_text(rows) + lost
 
 
 def _plan_lines(steps: Sequence[PlanStep]) -> list[str]:

@@ -7,19 +7,22 @@ from typing import Any, Final, Self
 from quorate_admin.types.acls import AccessControlEntry, AclBinding, ResourcePattern
 from quorate_protocol.kafka.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
+from quorate_operator.entities.password_overlap import FormerPassword, Passwords, next_passwords, utc_text
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
-from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD
+from quorate_operator.models.base import duration_ms
+from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD, SASL_MECHANISM
 from quorate_operator.models.secrets import FOR_USERS, no_labelled_secret
 from quorate_operator.models.users import Acl, KafkaUser, Quotas, enum_name
 from quorate_operator.planning.steps import Refusal
 
-RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_STALE, SECRET_TAKEN, NO_CERTIFICATES = (
+RESERVED, NO_AUTHORIZER, SECRET_MISSING, SECRET_STALE, SECRET_TAKEN, NO_CERTIFICATES, OVERLAPS = (
     "ReservedUser",
     "NoAuthorizer",
     "SecretMissing",
     "SecretStale",
     "SecretTaken",
     "CertManagerMissing",
+    "PasswordOverlaps",
 )
 
 
@@ -75,6 +78,7 @@ class StoredUser:
     is_managed: bool = False
     mechanism: str | None = None
     secret_version: str | None = None
+    former: FormerPassword | None = None
 
     @classmethod
     def of_status(cls, status: Mapping[str, Any]) -> Self:
@@ -82,7 +86,18 @@ class StoredUser:
             is_managed=status.get("principal") is not None,
             mechanism=status.get("mechanism"),
             secret_version=status.get("secretVersion"),
+            former=FormerPassword.of_status(status),
         )
+
+    @property
+    def mechanisms(self) -> frozenset[str]:
+        """The mechanisms of the credentials that the operator has set."""
+        former = None if self.former is None else self.former.mechanism
+        return frozenset(filter(None, (self.mechanism, former)))
+
+    @property
+    def passwords(self) -> Passwords:
+        return Passwords(mechanism=self.mechanism, secret_version=self.secret_version, former=self.former)
 
 
 NOTHING_STORED: Final = StoredUser()
@@ -170,9 +185,14 @@ class AlterQuotas:
 
 
 def plan_user(
-    resource: KafkaUser, observed: ObservedUser, kafka: ObservedKafka, *, stored: StoredUser = NOTHING_STORED
+    resource: KafkaUser,
+    observed: ObservedUser,
+    kafka: ObservedKafka,
+    *,
+    stored: StoredUser = NOTHING_STORED,
+    now_ms: int = 0,
 ) -> EntityPlan:
-    """Plan a user whose resource stays."""
+    """Plan a user whose resource stays. `now_ms` is Unix time in milliseconds."""
     reserved = sorted(_principals(resource) & kafka.reserved)
     if reserved:
         message = (
@@ -182,7 +202,7 @@ def plan_user(
         return EntityPlan(refusals=(Refusal(code=RESERVED, message=message),))
     changes: list[Change] = []
     refusals: list[Refusal] = []
-    _plan_credentials(resource, observed, stored, changes, refusals)
+    passwords = _plan_credentials(resource, observed, stored, changes, refusals, now_ms=now_ms)
     waits = _plan_certificate(resource, observed, changes, refusals)
     _plan_acls(resource, observed, changes, refusals)
     if resource.spec.quotas is not None:
@@ -195,11 +215,12 @@ def plan_user(
         refusals=tuple(refusals),
         status={
             "principal": resource.principal,
-            # Kept until the credentials are gone: after a kill in between, the next operator still deletes them.
-            "mechanism": resource.mechanism
-            or (stored.mechanism if stored.mechanism in observed.mechanisms else None),
+            "mechanism": passwords.mechanism,
             "secretName": resource.secret_name,
-            "secretVersion": None if resource.mechanism is None else stored.secret_version,
+            "secretVersion": passwords.secret_version,
+            "formerPassword": None
+            if passwords.former is None
+            else passwords.former.as_status(_overlap_ms(resource)),
             "acls": None if observed.acls is None else len(observed.acls),
         },
     )
@@ -218,9 +239,9 @@ def plan_user_deletion(resource: KafkaUser, observed: ObservedUser, stored: Stor
     if not stored.is_managed or spec.deletion_policy == "Retain":
         return EntityPlan()
     changes: list[Change] = []
-    held = sorted({resource.mechanism, stored.mechanism} & observed.mechanisms, key=str)
+    held = sorted(observed.mechanisms & {resource.mechanism, *stored.mechanisms})
     if held:
-        changes.append(DeleteCredentials(user=resource.user_name, mechanisms=tuple(map(str, held))))
+        changes.append(DeleteCredentials(user=resource.user_name, mechanisms=tuple(held)))
     if spec.acls is not None and observed.acls:
         changes.append(RemoveAcls(bindings=tuple(sorted(observed.acls))))
     if spec.quotas is not None:
@@ -234,31 +255,44 @@ def _plan_credentials(
     stored: StoredUser,
     changes: list[Change],
     refusals: list[Refusal],
-) -> None:
+    *,
+    now_ms: int,
+) -> Passwords:
+    """Plan the credentials; returns what is to be stored about them before they are changed."""
     user, mechanism, secret = resource.user_name, resource.mechanism, observed.secret
     if mechanism is None or resource.secret_name is None:
-        # Only credentials that the operator has set are deleted.
-        others = observed.mechanisms & {stored.mechanism}
+        # Only credentials that the operator has set are deleted. They are stored until they are gone: after a kill in
+        # between, the next operator still deletes them.
+        others = observed.mechanisms & stored.mechanisms
         if others:
             changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
-        return
-    where = f"spec.authentication.secretName: {resource.secret_name!r}"
+        known = stored.former if stored.former and stored.former.mechanism in others else None
+        return Passwords(mechanism=stored.mechanism if stored.mechanism in others else None, former=known)
+    overlap_ms = _overlap_ms(resource)
+    passwords = next_passwords(
+        stored.passwords,
+        mechanism,
+        None if secret is None else secret.version,
+        mechanisms=observed.mechanisms,
+        overlap_ms=overlap_ms,
+        now_ms=now_ms,
+    )
+    if passwords is None:
+        assert stored.former is not None, "only a former password refuses"
+        message = (
+            f"spec.authentication.type: {user} has one password for {mechanism}, and the former one is valid until "
+            f"{utc_text(stored.former.ends_at_ms(overlap_ms))}: wait until then, or remove overlap to replace it now"
+        )
+        refusals.append(Refusal(code=OVERLAPS, message=message))
+        return stored.passwords
+    refusal = _fault_of_secret(resource, resource.secret_name, secret)
     if secret is None and resource.has_own_secret:
         text = f"create the Secret {resource.secret_name} with a random password"
         changes.append(CreateSecret(name=resource.secret_name, user=user, mechanism=mechanism, text=text))
-    elif secret is None or not (resource.has_own_secret or secret.is_labelled):
-        message = no_labelled_secret("spec.authentication.secretName", resource.secret_name, FOR_USERS)
-        refusals.append(Refusal(code=SECRET_MISSING, message=f"{message}; it must have {PASSWORD}"))
-    elif resource.has_own_secret and not secret.is_own:
-        message = (
-            f"the Secret {resource.secret_name} was not made for this resource; name it in "
-            "spec.authentication.secretName to use its password"
-        )
-        refusals.append(Refusal(code=SECRET_TAKEN, message=message))
-    elif not secret.password or secret.password != secret.password.strip("\r\n"):
-        message = f"{where}: the Secret must have {PASSWORD}, without a line break at its beginning or end"
-        refusals.append(Refusal(code=SECRET_MISSING, message=message))
-    elif mechanism not in observed.mechanisms or stored.secret_version != secret.version:
+    elif refusal is not None or secret is None or secret.password is None:
+        assert refusal is not None, "without a password, the Secret is refused"
+        refusals.append(refusal)
+    elif mechanism not in observed.mechanisms or passwords.secret_version != secret.version:
         text = f"set the credentials of {user} for {mechanism} to those of the Secret {resource.secret_name}"
         changes.append(
             SetCredentials(
@@ -269,17 +303,45 @@ def _plan_credentials(
                 text=text,
             )
         )
-    elif secret.has_other_login and resource.has_own_secret:
-        # The operator may create Secrets, and change none.
-        message = (
-            f"the Secret {resource.secret_name} has another password than its {JAAS_CONFIG}: clients that read that "
-            f"can't log in. Edit {JAAS_CONFIG}, too, or delete the Secret: it is made again with another password"
-        )
-        refusals.append(Refusal(code=SECRET_STALE, message=message))
-    elif observed.mechanisms - {mechanism}:
+    else:
+        if secret.has_other_login and resource.has_own_secret:
+            # The operator may create Secrets, and change none.
+            message = (
+                f"the Secret {resource.secret_name} has another password than its {JAAS_CONFIG}, or not the "
+                f"user's {SASL_MECHANISM}: clients that read these can't log in. Edit them, too, or delete the "
+                "Secret: it is made again with another password"
+            )
+            refusals.append(Refusal(code=SECRET_STALE, message=message))
         # Credentials of another mechanism are deleted only when those of the desired one exist.
-        others = observed.mechanisms - {mechanism}
-        changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
+        former = None if passwords.former is None else passwords.former.mechanism
+        others = observed.mechanisms - {mechanism, former}
+        if others:
+            changes.append(DeleteCredentials(user=user, mechanisms=tuple(sorted(others))))
+    return passwords
+
+
+def _fault_of_secret(resource: KafkaUser, name: str, secret: ObservedSecret | None) -> Refusal | None:
+    """Return why the password of the Secret can't be used."""
+    where = f"spec.authentication.secretName: {name!r}"
+    if secret is None or not (resource.has_own_secret or secret.is_labelled):
+        message = no_labelled_secret("spec.authentication.secretName", name, FOR_USERS)
+        return Refusal(code=SECRET_MISSING, message=f"{message}; it must have {PASSWORD}")
+    if resource.has_own_secret and not secret.is_own:
+        message = (
+            f"the Secret {name} was not made for this resource; name it in spec.authentication.secretName to use its "
+            "password"
+        )
+        return Refusal(code=SECRET_TAKEN, message=message)
+    if not secret.password or secret.password != secret.password.strip("\r\n"):
+        message = f"{where}: the Secret must have {PASSWORD}, without a line break at its beginning or end"
+        return Refusal(code=SECRET_MISSING, message=message)
+    return None
+
+
+def _overlap_ms(resource: KafkaUser) -> int:
+    authentication = resource.spec.authentication
+    overlap = None if authentication is None else authentication.overlap
+    return 0 if overlap is None else duration_ms(overlap)
 
 
 def _plan_certificate(

@@ -40,6 +40,7 @@ class Clusters:
         if resources.quorum is None:
             self._shared.snapshots.forget(key)
             metrics.set_leader(*key, has_leader=None)
+            metrics.set_certificates(*key, {})
         if resources.quorum is None and not resources.pools:
             self._tasks.stop(key)
         else:

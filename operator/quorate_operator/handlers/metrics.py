@@ -1,9 +1,11 @@
 """The operator's metrics for Prometheus: names and meaning are Strimzi's, with the prefix `quorate_`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from quorate_protocol.bounded_http.places import HttpLimit
+
+from quorate_operator.resources.cluster_authority import CertificateTimes
 
 _LABELS = ("kind", "namespace")
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -48,6 +50,21 @@ class OperatorMetrics:
             "quorate_quorum_has_leader",
             "1 while the quorum's leader answers the operator, else 0.",
             ("name", "resource_namespace"),
+            registry=self.registry,
+        )
+        self._certificates: dict[tuple[str, str], frozenset[str]] = {}
+        """The Secrets by name and namespace of the cluster."""
+        of_certificate = ("name", "resource_namespace", "secret")
+        self.certificate_expiry = Gauge(
+            "quorate_issued_certificate_expiry_timestamp_seconds",
+            "When a certificate that the operator issued, or the authority of a cluster, expires, in Unix seconds.",
+            of_certificate,
+            registry=self.registry,
+        )
+        self.certificate_renewal = Gauge(
+            "quorate_issued_certificate_renewal_timestamp_seconds",
+            "When the operator is to renew the certificate or to replace the authority, in Unix seconds.",
+            of_certificate,
             registry=self.registry,
         )
         self.http_limits = Counter(
@@ -97,6 +114,18 @@ class OperatorMetrics:
             self.has_leader.labels(name, namespace).set(has_leader)
             return
         self.has_leader.remove(name, namespace)
+
+    def set_certificates(self, namespace: str, name: str, times: Mapping[str, CertificateTimes]) -> None:
+        """Set when the certificates of a cluster expire and are renewed, by the name of the Secret."""
+        key = (name, namespace)
+        for secret in self._certificates.pop(key, frozenset()) - times.keys():
+            self.certificate_expiry.remove(*key, secret)
+            self.certificate_renewal.remove(*key, secret)
+        for secret, (expiry_s, renewal_s) in times.items():
+            self.certificate_expiry.labels(*key, secret).set(expiry_s)
+            self.certificate_renewal.labels(*key, secret).set(renewal_s)
+        if times:
+            self._certificates[key] = frozenset(times)
 
     def set_state(self, kind: str, namespace: str, name: str, reason: str | None) -> None:
         """Set a resource's state. `reason` is why it is not ready, empty if it is ready, None if it is deleted."""

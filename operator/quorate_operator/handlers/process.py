@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from quorate_admin.client_metrics import read_clients
 from quorate_protocol.file_limit import raise_file_limit
 
+from quorate_operator.gateway.client_watch import ClientWatch
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.handlers.cluster_registry import Clusters
 from quorate_operator.handlers.entities.kind_handlers import (
@@ -212,7 +214,12 @@ def _reconciler(
     )
     targets.put(key, infrastructure)
     gateway = KafkaGateway(infrastructure.security_of)
-    runtime = ClusterRuntime(infrastructure, gateway, observing=partial(shared.liveness.pass_of, key))
+    runtime = ClusterRuntime(
+        infrastructure,
+        gateway,
+        observing=partial(shared.liveness.pass_of, key),
+        clients=ClientWatch(read_clients),
+    )
     fill = partial(watcher.fill, key.namespace)
     return ClusterReconciler(key, shared, runtime, infrastructure, fill=fill)
 

@@ -385,6 +385,7 @@ class ClusterReconciler:
         history = self._infrastructure.history()
         status = controller_status(view, generation=generation, history=history)
         self._shared.metrics.set_leader(*self.key, has_leader=has_leader(view))
+        self._shared.metrics.set_certificates(*self.key, self._infrastructure.certificate_times())
         await self._publish_status(CONTROLLERS, resources.quorum, status)
         for pool, body in resources.pools.items():
             if pool not in resources.ended_pools:

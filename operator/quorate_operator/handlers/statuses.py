@@ -39,12 +39,15 @@ from quorate_operator.planning.steps import (
     utc_text,
 )
 from quorate_operator.planning.volumes import CANNOT_GROW
+from quorate_operator.view.clients import ClientsView
 from quorate_operator.view.cluster import ClusterView, NodeView, PoolView, StepView
 
 ROLLOUT_DUE = "RolloutDue"
 """The reason of Ready while nodes are ready, and a restart is due for some."""
 RESTARTS_POSTPONED = "RestartsPostponed"
 """The reason of Ready and Reconciling while only restarts are left, which wait for a maintenance window."""
+HOSTS_CHANGE = "HostsChange"
+"""The reason of ClientsRebootstrap while hosts are about to change, and clients would be lost."""
 DRAINING = "Draining"
 """The reason of Ready of a pool that is deleted, while its replicas move to others."""
 _REQUESTED = frozenset({PAUSED, RESTART_SKIPPED})
@@ -116,7 +119,7 @@ def broker_status(
         brokers=tuple(_broker(node) for node in own.nodes),
         listeners=listeners or (),
     )
-    conditions = [*_common(view, own), _emptying(own.nodes)]
+    conditions = [*_common(view, own), _emptying(own.nodes), _clients(own.clients)]
     reported = _dump(status) | {"conditions": conditions_of(conditions, generation)}
     if listeners is None:
         del reported["listeners"]
@@ -326,6 +329,42 @@ def _emptying(nodes: Sequence[NodeView]) -> Condition:
         return Condition("VolumesEmptying", False, "AsRequested", "")
     message = f"removed as soon as they hold no replica: {'; '.join(named[:_NAMED_MAX])}"
     return Condition("VolumesEmptying", True, "RemovedFromVolumes", message)
+
+
+def _clients(clients: ClientsView | None) -> Condition:
+    """Whether the connected clients start again at their bootstrap servers when all hosts change.
+
+    The message has no number of connections, which changes all the time.
+    """
+    kind: ConditionType = "ClientsRebootstrap"
+    if clients is None:
+        return Condition(
+            kind,
+            None,
+            "NotRead",
+            "clients are read from brokers with metrics.enabled, and none were read yet",
+        )
+    if clients.lost:
+        reason = HOSTS_CHANGE if clients.hosts_change else "ClientsWouldBeLost"
+        now = "hosts change now, and " if clients.hosts_change else ""
+        message = (
+            f"{now}these clients do not start again when all hosts change: {some_of(clients.lost)}. Before hosts "
+            "change, upgrade them, or restart them during the overlap"
+        )
+        return Condition(kind, False, reason, message)
+    if clients.unread:
+        return Condition(
+            kind,
+            None,
+            "NotAllRead",
+            f"of {clients.unread} broker(s) no clients were read: {clients.reason_unread}",
+        )
+    if clients.unknown:
+        message = f"it is unknown whether these start again when all hosts change: {some_of(clients.unknown)}"
+        return Condition(kind, None, "ClientsUnknown", message)
+    return Condition(
+        kind, True, "AllRebootstrap", "clients that send their name start again when all hosts change"
+    )
 
 
 def _failure(seen: ObservedNode) -> str:

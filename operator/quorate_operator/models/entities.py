@@ -13,7 +13,7 @@ BOOTSTRAP_SERVERS_MAX = 32
 CHANGES_MAX = 50
 NAME_LENGTH_MAX = 253
 NAMESPACES_MAX = 256
-USERNAME, PASSWORD, JAAS_CONFIG = "username", "password", "sasl.jaas.config"
+USERNAME, PASSWORD, JAAS_CONFIG, SASL_MECHANISM = "username", "password", "sasl.jaas.config", "sasl.mechanism"
 """The keys of a Secret with a login."""
 
 EntityName = Annotated[

@@ -265,7 +265,8 @@ class ControllersNetworkPolicy(Model):
         default=None,
         description=(
             "Peers that may connect to port 9404, where metrics and probes are served, as `from` of a NetworkPolicy. "
-            "Default: all pods of the Kubernetes cluster, and nothing from outside."
+            "The operator may reach that of brokers. Default: all pods of the Kubernetes cluster, and nothing from "
+            "outside."
         ),
     )
 

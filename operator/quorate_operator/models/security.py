@@ -405,6 +405,21 @@ class Authorization(Model):
         return {authorizer: _AUTHORIZER, super_users: ";".join(self.super_users)}
 
 
+class ClusterAuthority(Model):
+    """The authority that issues the certificates of listeners that name neither a Secret nor an issuer."""
+
+    lead_time: Duration = Field(
+        default="24h",
+        description="When another authority follows: how long at least it is trusted by nodes, and published in the "
+        "ConfigMap CLUSTER-ca-cert, before certificates are of it. Until then, clients have to trust it. 0s: no "
+        "longer than nodes need.",
+    )
+
+    @property
+    def lead_time_ms(self) -> int:
+        return duration_ms(self.lead_time)
+
+
 class ScramUsers(Model):
     """The SCRAM users that a new cluster begins with."""
 

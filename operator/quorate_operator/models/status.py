@@ -34,6 +34,7 @@ ConditionType = Literal[
     "Stalled",
     "VolumesResizing",
     "VolumesEmptying",
+    "ClientsRebootstrap",
     "QuorumHealthy",
     "UpgradeBlocked",
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from quorate_protocol.kafka.enums import SUPPORTED_OPERATIONS, ResourceType
 
-from quorate_operator.models.base import Duration, Model, ResourceName, rules
+from quorate_operator.models.base import Duration, Model, ResourceName, duration_ms, rules
 from quorate_operator.models.entities import (
     SHARED_ENTITY_RULES,
     DeletionPolicy,
@@ -14,6 +14,7 @@ from quorate_operator.models.entities import (
     SharedEntitySpec,
 )
 from quorate_operator.models.security import ISSUED_RULES, IssuerRef, Principal, check_validity
+from quorate_operator.models.status import StatusModel
 
 ACLS_MAX = 200
 OPERATIONS_MAX = 16
@@ -46,6 +47,9 @@ KafkaUserName = Annotated[
 ]
 
 _ONLY_SCRAM = "secretName: is for scram-sha-512 and scram-sha-256"
+_ONLY_OF_SCRAM = "overlap and createdSecretName: are for scram-sha-512 and scram-sha-256"
+_ONE_SOURCE = "createdSecretName: is not allowed with secretName, which names a Secret of yours"
+_OVERLAP_MIN = "1m"
 _ONLY_TLS = "principal: is for tls; else it is User: and the name"
 _ISSUED_FOR_TLS = "issuerRef: is for tls"
 COMMON_NAME = (
@@ -70,6 +74,11 @@ class Authentication(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             {"rule": "!has(self.secretName) || self.type != 'tls'", "message": _ONLY_SCRAM},
+            {
+                "rule": "!has(self.overlap) && !has(self.createdSecretName) || self.type != 'tls'",
+                "message": _ONLY_OF_SCRAM,
+            },
+            {"rule": "!has(self.createdSecretName) || !has(self.secretName)", "message": _ONE_SOURCE},
             {"rule": "!has(self.principal) || self.type == 'tls'", "message": _ONLY_TLS},
             {"rule": "!has(self.issuerRef) || self.type == 'tls'", "message": _ISSUED_FOR_TLS},
             *ISSUED_RULES,
@@ -84,6 +93,17 @@ class Authentication(Model):
         default=None,
         description="A Secret of yours with the key password. Default: one of the resource's name is made, with "
         "username, password and sasl.jaas.config. Another password in it becomes that of the user.",
+    )
+    created_secret_name: ResourceName | None = Field(
+        default=None,
+        description="In place of secretName: the name of the Secret that is made. Another name makes another "
+        "password. Default: the resource's name.",
+    )
+    overlap: Duration | None = Field(
+        default=None,
+        description="When type changes from one SCRAM mechanism to the other: how long the password of the former "
+        "one stays valid, 1m or more. Kafka has one password for each user and mechanism, so a rotation changes type "
+        "and the Secret together. Without it, the former password is deleted at once.",
     )
     principal: Principal | None = Field(
         default=None,
@@ -109,6 +129,12 @@ class Authentication(Model):
     def _fits_its_type(self) -> Self:
         if self.type == "tls" and self.secret_name is not None:
             raise ValueError(_ONLY_SCRAM)
+        if self.type == "tls" and (self.overlap is not None or self.created_secret_name is not None):
+            raise ValueError(_ONLY_OF_SCRAM)
+        if self.created_secret_name is not None and self.secret_name is not None:
+            raise ValueError(_ONE_SOURCE)
+        if self.overlap is not None and duration_ms(self.overlap) < duration_ms(_OVERLAP_MIN):
+            raise ValueError(f"overlap: {self.overlap!r}: must be {_OVERLAP_MIN} or more")
         if self.type != "tls" and self.principal is not None:
             raise ValueError(_ONLY_TLS)
         if self.type != "tls" and self.issuer_ref is not None:
@@ -292,7 +318,7 @@ class KafkaUser(Model):
         authentication = self.spec.authentication
         if authentication is None or (self.mechanism is None and not self.is_issued):
             return None
-        return authentication.secret_name or self.metadata.name
+        return authentication.secret_name or authentication.created_secret_name or self.metadata.name
 
     @property
     def is_issued(self) -> bool:
@@ -305,16 +331,38 @@ class KafkaUser(Model):
         return self.spec.authentication is not None and self.spec.authentication.secret_name is None
 
 
+class FormerPasswordStatus(StatusModel):
+    """The password that the current one replaced, while both are valid."""
+
+    mechanism: str | None = Field(default=None, description="The SCRAM mechanism that it is for.")
+    secret_version: str | None = Field(
+        default=None, description="The uid and resourceVersion of the Secret that it came from."
+    )
+    replaced_at: str | None = Field(
+        default=None,
+        description="When the current password was set.",
+        json_schema_extra={"format": "date-time"},
+    )
+    valid_until: str | None = Field(
+        default=None,
+        description="When its credentials are deleted. Connections that are open then stay open.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+
 class KafkaUserStatus(EntityStatus):
     """The observed state of a user."""
 
     principal: str | None = Field(default=None, description="The principal of the ACLs and quotas.")
-    mechanism: str | None = Field(default=None, description="The SCRAM mechanism of the credentials.")
+    mechanism: str | None = Field(default=None, description="The SCRAM mechanism of the current password.")
     secret_name: str | None = Field(
         default=None, description="The Secret with the password or the certificate."
     )
     secret_version: str | None = Field(
         default=None, description="The uid and resourceVersion of the Secret whose password Kafka has."
+    )
+    former_password: FormerPasswordStatus | None = Field(
+        default=None, description="The password that stays valid for a time beside the current one."
     )
     acls: int | None = Field(
         default=None, description="Number of the principal's ACLs, one for each operation."

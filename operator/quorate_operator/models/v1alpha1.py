@@ -58,6 +58,7 @@ from quorate_operator.models.security import (
     OAUTHBEARER,
     TOKENS_ALONE_RULE,
     Authorization,
+    ClusterAuthority,
     ScramUsers,
 )
 from quorate_operator.models.storage import BrokerStorage, Storage
@@ -168,6 +169,10 @@ class KafkaControllerSpec(PoolSpec):
         default=None,
         description="Authorization by ACLs on controllers and brokers. Without it, every client that connects may do "
         "everything.",
+    )
+    authority: ClusterAuthority = Field(
+        default_factory=ClusterAuthority,
+        description="The authority of the certificates that the operator issues.",
     )
     scram_users: ScramUsers | None = Field(
         default=None,

@@ -367,3 +367,14 @@ class _Pass:
             return self.desired.rollouts.get(pool, RolloutPolicy()).overlap_ms
         # The pool is unknown: the longest overlap of all.
         return max(policy.overlap_ms for policy in self.desired.rollouts.values())
+
+
+def hosts_change(desired: DesiredCluster, nodes: Mapping[int, ObservedNode], pool: str | None = None) -> bool:
+    """Whether a running broker, of this pool if one is named, does not advertise the desired addresses yet."""
+    return any(
+        seen.configured[listener] != address
+        for node in desired.of_role(Role.BROKER)
+        if pool in (None, node.pool) and (seen := nodes.get(node.node_id)) is not None and seen.state.runs
+        for listener, address in node.advertised.items()
+        if listener in seen.configured
+    )

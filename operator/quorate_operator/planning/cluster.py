@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from quorate_admin.diagnosis import ClientFacts
+
 from quorate_operator.models.listeners import Listener
 from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
@@ -492,3 +494,5 @@ class ObservedCluster:
     formation: Formation | None = None
     publications: tuple[Publication, ...] = ()
     probes: Mapping[Address, Reached] = field(default_factory=dict)
+    clients: Mapping[str, ClientFacts] = field(default_factory=dict)
+    """The connected clients by pool, where brokers expose metrics and these were read. No step depends on them."""

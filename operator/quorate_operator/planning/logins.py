@@ -1,8 +1,8 @@
 """Passwords of nodes change user by user: a restarted node and one that still runs must let each other in. Pure.
 
-With PLAIN, a controller knows one password of a user. So another password is brought in with another user: first all
-controllers let that user in, then nodes log in as it, then the former user is removed. A change that skips a step is
-refused.
+With PLAIN, a node knows one password of a user, and so does Kafka with SCRAM for each mechanism. So another password
+is brought in with another user: first all nodes let that user in, then nodes log in as it, then the former user is
+removed. A change that skips a step is refused, at controllers and between brokers.
 """
 
 import json
@@ -15,7 +15,11 @@ from quorate_operator.planning.steps import Plan, Refusal, StartNode, StopNode
 
 LOGIN: Final = "login"
 """The part of a node's revision that has a `Login`."""
+BROKER_LOGIN: Final = "broker-login"
+"""The part of a broker's revision that has a `BrokerLogin`."""
+LOGINS: Final = frozenset({LOGIN, BROKER_LOGIN})
 CODE: Final = "UnsafeLogin"
+PLAIN: Final = "PLAIN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +33,27 @@ class Login:
     users: Mapping[str, str]
 
     def as_text(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return _text_of(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLogin:
+    """The user of a broker at the brokers of its pool, and by user the fingerprints of the passwords that it knows.
+
+    With PLAIN it accepts these users. With SCRAM, it has its own password alone, and Kafka has those of users.
+    """
+
+    mechanism: str
+    secret: str
+    user: str
+    users: Mapping[str, str]
+
+    def as_text(self) -> str:
+        return _text_of(self)
+
+
+def _text_of(login: Login | BrokerLogin) -> str:
+    return json.dumps(asdict(login), sort_keys=True, separators=(",", ":"))
 
 
 def with_logins(plan: Plan, desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) -> Plan:
@@ -39,7 +63,7 @@ def with_logins(plan: Plan, desired: DesiredCluster, running: Mapping[int, Mappi
     """
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
         return plan
-    fault = _fault(desired, running)
+    fault = _fault(desired, running) or _fault_between_brokers(desired, running)
     if fault is None:
         return plan
     kept = tuple(step for step in plan.steps if not isinstance(step, StartNode | StopNode))
@@ -68,6 +92,49 @@ def _fault(desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) ->
     return None
 
 
+def _fault_between_brokers(desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) -> str | None:
+    """Return why brokers of a pool could not fetch from each other in the middle of a roll."""
+    pools = {node.node_id: node.pool for node in desired.of_role(Role.BROKER)}
+    logins = {node.pool: _broker_login_of(node.revision) for node in desired.of_role(Role.BROKER)}
+    for node_id, revision in sorted(running.items()):
+        has, wanted = _broker_login_of(revision), logins.get(pools.get(node_id, ""))
+        if has is None or wanted is None:
+            continue
+        fault = _fault_between(has, wanted, node_id)
+        if fault is not None:
+            return f"KafkaBroker {pools[node_id]}: spec.listeners[0].sasl.{fault}"
+    return None
+
+
+def _fault_between(has: BrokerLogin, wanted: BrokerLogin, node_id: int) -> str | None:
+    """`has` is what the running broker of this id was started with. Passwords of two Secrets can't be compared."""
+    if (has.mechanism, has.secret) != (wanted.mechanism, wanted.secret):
+        return None
+    is_plain = wanted.mechanism == PLAIN
+    if (is_plain or has.user == wanted.user) and wanted.users.get(has.user) != has.users.get(has.user):
+        first = (
+            "add another user to the Secret, set username to it when all brokers have restarted"
+            if is_plain
+            else f"create another user in Kafka for {wanted.mechanism}, add it to the Secret, set username to it"
+        )
+        return (
+            f"secretName: the password of {has.user!r} can't be changed or removed while brokers log in as it, as "
+            f"{node_id} does: {first}, and remove {has.user!r} when all brokers have"
+            f"{'' if is_plain else ' restarted'}"
+        )
+    if is_plain and has.users.get(wanted.user) != wanted.users.get(wanted.user):
+        return (
+            f"username: {wanted.user!r}: broker {node_id} does not let this user in yet: add it to the Secret while "
+            f"username is {has.user!r}, and set username when all brokers have restarted"
+        )
+    return None
+
+
 def _login_of(revision: Mapping[str, str]) -> Login | None:
     text = revision.get(LOGIN)
     return None if text is None else Login(**json.loads(text))
+
+
+def _broker_login_of(revision: Mapping[str, str]) -> BrokerLogin | None:
+    text = revision.get(BROKER_LOGIN)
+    return None if text is None else BrokerLogin(**json.loads(text))

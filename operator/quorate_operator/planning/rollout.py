@@ -30,6 +30,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.lifecycle import GRACE_WITHOUT_QUORUM_MS, grace_ms
+from quorate_operator.planning.logins import BROKER_LOGIN
 from quorate_operator.planning.registrations import lacks_registration
 from quorate_operator.planning.restart_obstacles import (
     Obstacle,
@@ -178,6 +179,8 @@ def _changed_parts(node: DesiredNode, seen: ObservedNode) -> Mapping[str, Sequen
         wanted, has = node.revision.get(part, absent), seen.revision.get(part, absent)
         if wanted == has or not seen.revision or (part in _REQUESTS and not wanted):
             continue
+        if part == BROKER_LOGIN:
+            continue  # secrets or config change together with it
         if part == COPIES and not _is_less(wanted, has):
             continue
         if part in _SHOWN_AS_VALUES and wanted and has:

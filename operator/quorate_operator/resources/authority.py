@@ -8,8 +8,8 @@ SETTLED ──► TRUSTING ──► SIGNING ──► SETTLED
    signs nothing yet       is trusted still             is dropped
 ```
 
-TRUSTING ends when all nodes trust the new authority, SIGNING when no node shows a certificate of the former one.
-An authority whose key is lost is replaced in the same way; it signs nothing meanwhile.
+TRUSTING ends when all nodes trust the new authority, and clients had time to; SIGNING ends when no node shows a
+certificate of the former one. An authority whose key is lost is replaced in the same way; it signs nothing meanwhile.
 """
 
 import hashlib
@@ -202,7 +202,7 @@ def why_replaced(
     # Near the end of the authority, a new certificate would not be valid for longer.
     if is_due(parsed, now, wanted.renew_before) and end < min(now + wanted.duration, latest):
         return f"it expires at {end:%Y-%m-%dT%H:%M:%SZ}"
-    begin = parsed.not_valid_before_utc + BACKDATED
+    begin = begins_at(parsed)
     if end != min(begin + wanted.duration, latest):
         return f"it is valid for {end - begin}"
     found = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -214,9 +214,19 @@ def why_replaced(
 
 
 def is_due(certificate: x509.Certificate, now: datetime, renew_before: timedelta | None = None) -> bool:
-    """Whether a certificate is to be renewed: `renew_before` its end, or after two thirds of its validity."""
-    begin, end = certificate.not_valid_before_utc + BACKDATED, certificate.not_valid_after_utc
-    return now >= (begin + (end - begin) * RENEWED_AFTER if renew_before is None else end - renew_before)
+    """Whether a certificate is to be renewed, see `due_at`."""
+    return now >= due_at(certificate, renew_before)
+
+
+def due_at(certificate: x509.Certificate, renew_before: timedelta | None = None) -> datetime:
+    """Return when a certificate is to be renewed: `renew_before` its end, or after two thirds of its validity."""
+    begin, end = begins_at(certificate), certificate.not_valid_after_utc
+    return begin + (end - begin) * RENEWED_AFTER if renew_before is None else end - renew_before
+
+
+def begins_at(certificate: x509.Certificate) -> datetime:
+    """Return when a certificate of this cluster was made."""
+    return certificate.not_valid_before_utc + BACKDATED
 
 
 @lru_cache(maxsize=1024)

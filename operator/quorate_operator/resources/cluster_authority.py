@@ -10,7 +10,8 @@ recorded on its pod when that is created, see `Carried`.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from quorate_operator.models.secrets import Secret
 from quorate_operator.models.security import TLS_AUTHORITIES, TLS_CERTIFICATE, TLS_KEY
@@ -21,7 +22,9 @@ from quorate_operator.resources.authority import (
     Names,
     Stage,
     Validity,
+    begins_at,
     certificates_in,
+    due_at,
     fingerprints_in,
     issue,
     issuer_in,
@@ -80,6 +83,13 @@ class Issued:
     reason: str
 
 
+class CertificateTimes(NamedTuple):
+    """When a certificate expires, and when it is to be renewed, in Unix seconds."""
+
+    expiry_s: float
+    renewal_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What is to be written: the authorities first; certificates follow from those that are stored."""
@@ -90,6 +100,9 @@ class Decision:
     """Why there is no certificate, by the name of the Secret."""
     trusted: str | None = None
     """The `ca.crt` for clients."""
+    authority_times: CertificateTimes | None = None
+    times: Mapping[str, CertificateTimes] = field(default_factory=dict)
+    """Those of the certificates that listeners have or get, by the name of the Secret."""
 
 
 def decide(
@@ -101,10 +114,12 @@ def decide(
     nodes: Sequence[Carried],
     now: datetime,
     way_out: str = WAY_OUT,
+    lead_time: timedelta = timedelta(),
 ) -> Decision:
     """Return what is to be written now. `authority` is the Secret of the authority, `secrets` are those of listeners.
 
     `nodes` are the running nodes that use these Secrets, or are to use them. `way_out` is how a user stops them all.
+    An authority that follows another one signs nothing for `lead_time`, so that clients can trust it before.
     """
     if authority is None:
         founded = _founded(cluster, requests, secrets, nodes, now, way_out=way_out)
@@ -120,15 +135,16 @@ def decide(
             requests,
             "the Secret of its authority can't be read: restore it, or delete it to have another one",
         )
-    following = next_authorities(
-        cluster,
-        known,
-        trusted_by_all=_trusted_by_all(known, nodes),
-        in_use={fingerprint for node in nodes for fingerprint in node.shown},
-        now=now,
-    )
-    if following != known:
-        return Decision(authorities=following)
+    if not (nodes and _is_announced(known, requests, secrets, now, lead_time)):
+        following = next_authorities(
+            cluster,
+            known,
+            trusted_by_all=_trusted_by_all(known, nodes),
+            in_use={fingerprint for node in nodes for fingerprint in node.shown},
+            now=now,
+        )
+        if following != known:
+            return Decision(authorities=following)
     issued: list[Issued] = []
     unissued: dict[str, str] = {}
     for request in requests:
@@ -137,7 +153,53 @@ def decide(
             issued.append(found)
         elif found is not None:
             unissued[request.secret] = found
-    return Decision(issued=tuple(issued), unissued=unissued, trusted=known.trusted)
+    written = {item.request.secret: item.values for item in issued}
+    stored = {name: secret.values for name, secret in secrets.items() if secret.is_own}
+    return Decision(
+        issued=tuple(issued),
+        unissued=unissued,
+        trusted=known.trusted,
+        authority_times=_times_of(known.signing),
+        times={
+            request.secret: _times_of(pair, request.validity)
+            for request in requests
+            if (pair := _pair_of({**stored, **written}.get(request.secret, {}))) is not None
+        },
+    )
+
+
+def _is_announced(
+    known: Authorities,
+    requests: Iterable[CertificateRequest],
+    secrets: Mapping[str, StoredSecret],
+    now: datetime,
+    lead_time: timedelta,
+) -> bool:
+    """Whether a new authority must not sign yet, because clients may not trust it.
+
+    The time ends early where nodes would be left without a valid certificate: the former authority has expired, or
+    its key is lost and a certificate is due.
+    """
+    if known.stage is not Stage.TRUSTING or known.other is None:
+        return False
+    if now >= min(begins_at(known.other.parsed) + lead_time, known.signing.parsed.not_valid_after_utc):
+        return False
+    pairs = [
+        (pair, request.validity)
+        for request in requests
+        if (found := secrets.get(request.secret)) and found.is_own and (pair := _pair_of(found.values))
+    ]
+    return known.can_sign or not any(
+        now >= due_at(pair.parsed, validity.renew_before) for pair, validity in pairs
+    )
+
+
+def _times_of(pair: KeyPair, validity: Validity | None = None) -> CertificateTimes:
+    renew_before = None if validity is None else validity.renew_before
+    return CertificateTimes(
+        expiry_s=pair.parsed.not_valid_after_utc.timestamp(),
+        renewal_s=due_at(pair.parsed, renew_before).timestamp(),
+    )
 
 
 def _none(requests: Iterable[CertificateRequest], reason: str) -> Decision:
@@ -201,7 +263,10 @@ def _issued(
     )
     if reason is None or not known.can_sign:
         if pair is None:
-            return f"the Secret of the authority was deleted, and not all nodes trust the new one yet; or {way_out}"
+            return (
+                "the Secret of the authority was deleted, and the new one does not sign yet: all nodes have to trust "
+                f"it, for spec.authority.leadTime; or {way_out}"
+            )
         assert stored is not None
         if stored.values.get(TLS_AUTHORITIES) == known.trusted:
             return None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
-from quorate_operator.planning.logins import LOGIN
+from quorate_operator.planning.logins import LOGINS
 from quorate_operator.planning.rollout import AUTHORITIES
 from quorate_operator.planning.volumes import volumes_revision
 from quorate_operator.renderings import (
@@ -66,10 +66,10 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
     if secrets is None:
         # A running node does not need the Secret; a restarted node would wait for it.
         running = context.facts.revisions.get(node.node_id, {})
-        kept = ("config", "pod", "secrets", LOGIN, AUTHORITIES)
+        kept = ("config", "pod", "secrets", *sorted(LOGINS), AUTHORITIES)
         revision |= {part: running[part] for part in kept if part in running}
     else:
-        revision |= {part: digest(text) if part != LOGIN else text for part, text in secrets.items()}
+        revision |= {part: digest(text) if part not in LOGINS else text for part, text in secrets.items()}
         if (carried := carried_by(context, node)) is not None:
             revision[AUTHORITIES] = carried
     rendering = {

@@ -115,15 +115,16 @@ def brokers_policies(context: Context) -> tuple[Object, ...]:
             _rule([ports[listener.name]], listener.network_policy_peers) for listener in pool.spec.listeners
         ]
         if pool.spec.metrics.enabled:
-            rules.append(_metrics_rule(pool))
+            # The operator reads which clients are connected.
+            rules.append(_metrics_rule(pool, *_inside(context)))
         selected = pool_labels(context, name, Role.BROKER)
         found.append(_policy(context, pool, short_name(f"{name}-brokers"), selected, rules))
     return tuple(found)
 
 
-def _metrics_rule(pool: KafkaController | KafkaBroker) -> Object:
+def _metrics_rule(pool: KafkaController | KafkaBroker, *further: Object) -> Object:
     peers = pool.spec.network_policy.metrics_from
-    return _rule([HTTP_PORT], ALL_PODS if peers is None else peers)
+    return _rule([HTTP_PORT], ALL_PODS if peers is None else [*peers, *further])
 
 
 def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object:
@@ -133,7 +134,7 @@ def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object
 
 
 def _inside(context: Context, *roles: Role) -> list[Object]:
-    """Return the cluster's own nodes of these roles, and the operator, as peers."""
+    """Return the cluster's own nodes of these roles, if any are named, and the operator, as peers."""
     nodes = {
         "podSelector": {
             "matchLabels": {LABEL_CLUSTER: context.cluster},
@@ -147,7 +148,7 @@ def _inside(context: Context, *roles: Role) -> list[Object]:
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": where}} if where else {},
         "podSelector": {"matchLabels": {LABEL_NAME: "quorate", LABEL_COMPONENT: OPERATOR_COMPONENT}},
     }
-    return [nodes, operator]
+    return [nodes, operator] if roles else [operator]
 
 
 def _policy(

@@ -10,12 +10,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
 
+from quorate_admin.diagnosis import ClientFacts
+
 from quorate_operator import clock
+from quorate_operator.gateway.client_watch import ClientWatch
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.gateway.readiness import state_of
 from quorate_operator.models.exposures import AddressVerification
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.planning.address_slots import verification_of
+from quorate_operator.planning.addresses import hosts_change
 from quorate_operator.planning.cluster import (
     Address,
     DesiredCluster,
@@ -91,6 +95,9 @@ class Infrastructure(Protocol):
     def contacts(self, desired: DesiredCluster) -> Mapping[int, Address]:
         """Return the operator's own address of each node with a process, independent of what it advertises."""
 
+    def metrics_urls(self, desired: DesiredCluster) -> Mapping[str, tuple[str, ...]]:
+        """Return the URLs of the metrics that running brokers expose, by pool."""
+
 
 class ClusterRuntime:
     """Completes, observes and changes one cluster, on any infrastructure. Enters `observing` while it observes.
@@ -108,7 +115,9 @@ class ClusterRuntime:
         *,
         now_ms: Callable[[], int] = clock.now_ms,
         observing: Callable[[], AbstractContextManager[object]] = nullcontext,
+        clients: ClientWatch | None = None,
     ) -> None:
+        self._clients = clients
         self._infrastructure = infrastructure
         self._gateway = gateway
         self._now_ms = now_ms
@@ -157,7 +166,16 @@ class ClusterRuntime:
             formation=formation,
             publications=publications,
             probes=probes,
+            clients=self._connected_clients(desired, nodes),
         )
+
+    def _connected_clients(
+        self, desired: DesiredCluster, nodes: Mapping[int, ObservedNode]
+    ) -> Mapping[str, ClientFacts]:
+        if self._clients is None:
+            return {}
+        urls = self._infrastructure.metrics_urls(desired)
+        return self._clients.latest(urls, hosts_change=hosts_change(desired, nodes))
 
     def permitted(self, plan: Plan, desired: DesiredCluster) -> Plan:
         return self._infrastructure.permitted(plan, desired)
@@ -173,6 +191,8 @@ class ClusterRuntime:
 
     async def close(self) -> None:
         """Close the gateway's connections. The infrastructure belongs to its creator."""
+        if self._clients is not None:
+            await self._clients.close()
         await self._gateway.close()
 
     async def _observe_kafka(

@@ -33,6 +33,7 @@ from quorate_operator.planning.cluster import (
 from quorate_operator.planning.rollout import changes
 from quorate_operator.planning.steps import Plan, Refusal, Step, WaitFor, utc_text
 from quorate_operator.planning.volumes import leaving_volumes
+from quorate_operator.view.clients import ClientsView, clients_views
 from quorate_operator.view.quorum import QuorumView, RegistrationView, quorum_view, registration_views
 from quorate_operator.view.texts import Label, action_words, step_text
 
@@ -109,6 +110,8 @@ class PoolView:
     """The refusals about the pool or the whole cluster."""
     is_drained: bool = False
     """Whether it is deleted, and goes when its brokers hold no replica any more."""
+    clients: ClientsView | None = None
+    """The clients that are connected to its brokers; None where these expose no metrics, or none were read yet."""
 
     @property
     def ready(self) -> int:
@@ -153,6 +156,8 @@ class ClusterView:
     """The desired releases of each pool."""
     drained_pools: frozenset[str] = frozenset()
     """Pools that are deleted, and go when their brokers hold no replica any more."""
+    clients: Mapping[str, ClientsView] = field(default_factory=dict)
+    """The connected clients of pools whose brokers expose metrics."""
 
     @property
     def described(self) -> ObservedQuorum | None:
@@ -178,6 +183,7 @@ class ClusterView:
             running=sum(member.seen.state.runs for member in members),
             refusals=tuple(refusal for refusal in self.refusals if refusal.pool in (None, name)),
             is_drained=is_drained,
+            clients=self.clients.get(name),
         )
 
 
@@ -227,6 +233,7 @@ def view_of(
         addresses=_addresses(desired, observed) if observed is not None else (),
         versions=_versions(desired) if desired is not None else {},
         drained_pools=desired.drained_pools if desired is not None else frozenset(),
+        clients=clients_views(desired, observed) if desired is not None and observed is not None else {},
     )
 
 

@@ -6,7 +6,8 @@ from typing import Final
 from quorate_protocol.features import KRAFT_VERSION, METADATA_VERSION
 
 from quorate_operator.planning.cluster import Lifecycle, NodeState, Publication, Reached, Role
-from quorate_operator.planning.steps import WaitFor
+from quorate_operator.planning.steps import WaitFor, some_of
+from quorate_operator.view.clients import ClientsView
 from quorate_operator.view.cluster import (
     AddressView,
     ClusterView,
@@ -227,7 +228,14 @@ def broker_section(key: ClusterKey, view: ClusterView, access: Access) -> Html:
         *(["Actions"] if access.csrf else []),
     ]
     rows = [_broker_row(key, node, access) for node in nodes[:ROWS_SHOWN_MAX]]
-    return fragment(title, table("Brokers", columns, rows), more(len(nodes)))
+    lost = [_lost_clients(pool, clients) for pool, clients in view.clients.items() if clients.lost]
+    return fragment(title, table("Brokers", columns, rows), more(len(nodes)), *lost)
+
+
+def _lost_clients(pool: str, clients: ClientsView) -> Html:
+    when = "are about to change" if clients.hosts_change else "change"
+    text = f"do not start again when all hosts of {pool} {when}: {some_of(clients.lost)}"
+    return element("p", element("strong", "Clients"), " ", text, class_="box warn")
 
 
 def _broker_row(key: ClusterKey, node: NodeView, access: Access) -> Html:

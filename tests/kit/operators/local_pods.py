@@ -1,5 +1,6 @@
 """The pods of a node agent, as processes of this machine."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kit.cluster import DIE_WITH_PARENT
+from kit.jmx_exporter import agent_jar
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
@@ -36,6 +38,8 @@ SIDE_CAR_GRACE_S = 5
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
 PROBE_TIMEOUT_S = 1
 TERMINATION_LOG = "/dev/termination-log"
+METRICS_ROOT, METRICS_JAR = "/opt/quorate-agent", "/opt/quorate/share/jmx_prometheus_javaagent.jar"
+METRICS_AGENT = re.compile(r"-javaagent:[^\s\"]+")
 
 Object = dict[str, Any]
 
@@ -212,8 +216,12 @@ class LocalPod(threading.Thread):
         command = [self.agent.localized(part, self.address, places) for part in spec["command"]]
         if command[0] == "quorate":
             command[0] = f"{Path(sys.executable).with_name('quorate')}"
-        elif command[0] == KAFKA_START:
-            command = self.agent.kafka_command(command[1])
+        elif KAFKA_START in command:
+            place = command.index(KAFKA_START)
+            # Pods share this machine: each has its metrics at its own address.
+            agents = METRICS_AGENT.findall(" ".join(command[:place]))
+            options = [option.replace("=", f"={self.address}:") for option in agents]
+            command = self.agent.kafka_command(command[place + 1], options)
         return _Container(spec, command, self.directory, last_words)
 
     def _end(self, container: _Container) -> None:
@@ -288,6 +296,16 @@ class LocalPod(threading.Thread):
         with suppress(*UNAVAILABLE):
             self._write_secrets(self._secrets(), self._places_of_secrets())
 
+    def _places_of_metrics(self) -> Mapping[str, str]:
+        """Where the image has the JMX exporter, and where a pod that runs it gets a copy."""
+        has_agent = any(source["name"] == "metrics-agent" for source in self.body["spec"]["volumes"])
+        jar = agent_jar() if has_agent else None
+        if jar is None:
+            return {}
+        directory = self.directory / "metrics-agent"
+        directory.mkdir(exist_ok=True)
+        return {METRICS_JAR: f"{jar}", METRICS_ROOT: f"{directory}"}
+
     def _places_of_secrets(self) -> Mapping[str, str]:
         return {root: f"{self.directory}{root.removeprefix('/etc')}" for root in SECRET_ROOTS}
 
@@ -315,6 +333,7 @@ class LocalPod(threading.Thread):
             **({HISTORY_ROOT: f"{self._history}"} if self._history else {}),
             **self._further,
             VOLUME_ROOT: f"{volume}",
+            **self._places_of_metrics(),
             **self._places_of_secrets(),
             RACK_ROOT: f"{self._rack_directory}",
             CONFIG_ROOT: f"{self.directory}/etc",

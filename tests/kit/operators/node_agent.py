@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -179,12 +179,12 @@ class NodeAgent:
             return {key: base64.b64decode(value) for key, value in data.items()}
         return None
 
-    def kafka_command(self, config: str) -> list[str]:
+    def kafka_command(self, config: str, options: Sequence[str] = ()) -> list[str]:
         """What runs a stock broker with this configuration. Raises KafkaUnavailableError."""
         kafka = find_kafka(RELEASE, self.environment, lambda _: None)
         log4j = f"-Dlog4j2.configurationFile={Path(config).with_name('log4j2.properties')}"
-        options = self.environment.get("KAFKA_HEAP_OPTS", " ".join(HEAP)).split()
-        jvm = (*options, "-XX:+UseSerialGC", "-XX:-UsePerfData", log4j)
+        heap = self.environment.get("KAFKA_HEAP_OPTS", " ".join(HEAP)).split()
+        jvm = (*heap, *options, "-XX:+UseSerialGC", "-XX:-UsePerfData", log4j)
         return kafka.command("kafka.Kafka", config, jvm=jvm)
 
     def bind(self, body: Object) -> None:

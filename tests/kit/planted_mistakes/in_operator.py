@@ -190,4 +190,30 @@ MISTAKES: Final = (
         harm="the operator overwrites a Secret of another owner",
         tests=("unit/operator/kubernetes_runtime/test_issued_certificates.py",),
     ),
+    Mistake(
+        name="brokers change their password in place",
+        file=f"{_OPERATOR}/planning/logins.py",
+        edits=((" or _fault_between_brokers(desired, running)\n", "\n"),),
+        harm="the first broker that restarts can't fetch from the others, nor they from it",
+        tests=("unit/operator/planning/test_logins.py",),
+    ),
+    Mistake(
+        name="a former password ends when the next one is set",
+        file=f"{_OPERATOR}/entities/users.py",
+        edits=(
+            (
+                "        others = observed.mechanisms - {mechanism, former}\n",
+                "        others = observed.mechanisms - {mechanism}\n",
+            ),
+        ),
+        harm="clients that were not deployed again yet are locked out",
+        tests=("unit/operator/entities/test_password_overlap.py",),
+    ),
+    Mistake(
+        name="a new authority signs as soon as nodes trust it",
+        file=f"{_OPERATOR}/resources/cluster_authority.py",
+        edits=(("    if not (nodes and _is_announced(", "    if True or not (nodes and _is_announced("),),
+        harm="clients outside refuse the nodes before they could read the new authority",
+        tests=_CERTIFICATES,
+    ),
 )

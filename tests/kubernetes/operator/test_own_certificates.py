@@ -23,7 +23,8 @@ OTHER_HOST = "kafka.example.com"
 def secured(operated: Operated) -> Operated:
     """Three controllers and a broker on SSL listeners that name neither a Secret nor an issuer."""
     listener = {"name": "CONTROLLER", "port": operated.port, "protocol": "SSL"}
-    operated.create(listeners=[{**listener, "tls": {"clientAuth": "required"}}])
+    # No client has to follow a new authority.
+    operated.create(listeners=[{**listener, "tls": {"clientAuth": "required"}}], authority={"leadTime": "0s"})
     inside = {**operated.internal_listener(), "name": "IN", "protocol": "SSL"}
     operated.create_brokers(listeners=[inside])
     operated.start_operator()
@@ -122,11 +123,7 @@ def test_a_cluster_runs_and_renews_with_certificates_of_its_own(secured: Operate
     operated.wait(lambda: operated.settled(FIRST, SECOND, THIRD), "the controllers", RENEWED_TIMEOUT_S)
     assert OTHER_HOST in hosts_of(secret_of(operated, f"{BROKERS}-out-tls")["tls.crt"])
     assert operated.status()["quorum"]["leaderId"] == leader
-    controllers = {
-        str(pod.metadata.uid)
-        for pod in operated.core.list_namespaced_pod(namespace).items
-        if pod.metadata.name.startswith(f"{QUORUM}-")
-    }
+    controllers = set(uids_of_controllers(operated).values())
     assert controllers <= pods, "controllers follow a renewed certificate without a restart"
     assert not operated.operators[-1].errors()
     assert "PRIVATE KEY" not in operated.operators[-1].log.read_text()
@@ -158,3 +155,33 @@ def test_a_deleted_authority_is_replaced_while_all_nodes_trust_each_other(secure
 
 def places(broker: Address, controller: Address) -> list[tuple[Address, str]]:
     return [(broker, BROKERS_SECRET), (controller, CONTROLLERS_SECRET)]
+
+
+def test_a_java_controller_runs_with_a_certificate_of_the_cluster(operated: Operated) -> None:
+    """It connects to controllers of Quorate and they to it; a renewal restarts it, and not the others."""
+    listener = {"name": "CONTROLLER", "port": operated.port, "protocol": "SSL"}
+    settings = {"nodes": [{"nodeId": FIRST, "implementation": "java"}], "authority": {"leadTime": "0s"}}
+    operated.create(listeners=[{**listener, "tls": {"clientAuth": "required"}}], **settings)
+    operated.start_operator()
+    operated.wait(lambda: operated.settled(FIRST, SECOND, THIRD), "the quorum", FORMED_TIMEOUT_S)
+    java = Address(operated.agent.address_of(f"{QUORUM}-{FIRST}"), operated.port)
+    first, pods = secret_of(operated, CONTROLLERS_SECRET)["tls.crt"], uids_of_controllers(operated)
+    assert shown_by(operated, java) == first
+
+    operated.patch(listeners=[{**listener, "tls": {"clientAuth": "required", "duration": "48h"}}])
+    operated.wait(
+        lambda: shown_by(operated, java) not in (first, None), "another certificate", RENEWED_TIMEOUT_S
+    )
+    operated.wait(lambda: operated.settled(FIRST, SECOND, THIRD), "the quorum", RENEWED_TIMEOUT_S)
+    assert shown_by(operated, java) == secret_of(operated, CONTROLLERS_SECRET)["tls.crt"]
+    restarted = {name for name, uid in uids_of_controllers(operated).items() if pods[name] != uid}
+    assert restarted == {f"{QUORUM}-{FIRST}"}
+    assert not operated.operators[-1].errors()
+
+
+def uids_of_controllers(operated: Operated) -> dict[str, str]:
+    return {
+        str(pod.metadata.name): str(pod.metadata.uid)
+        for pod in operated.core.list_namespaced_pod(operated.namespace).items
+        if pod.metadata.name.startswith(f"{QUORUM}-")
+    }

@@ -18,6 +18,7 @@ from quorate_protocol.kafka.enums import USER, AclOperation, ResourceType
 CLIENTS_PORT = 9094
 BROKERS_TIMEOUT_S = 240
 RESPONSE_TIMEOUT_S = 30
+OVERLAP, OVERLAP_TIMEOUT_S = "1m", 120
 TOPIC, OTHER_TOPIC = "orders", "payments"
 GIVEN, NEXT = "given-secret-1", "given-secret-2"
 WRITE = {"resource": {"type": "Topic", "name": TOPIC}, "operations": ["Write", "Create"]}
@@ -69,7 +70,15 @@ class Clients:
         producer.purge()
         return codes[0]
 
-    def await_error_code(self, expected: int, user: str, password: str, *, bits: str = "512") -> None:
+    def await_error_code(
+        self,
+        expected: int,
+        user: str,
+        password: str,
+        *,
+        bits: str = "512",
+        timeout_s: float = RESPONSE_TIMEOUT_S,
+    ) -> None:
         """Brokers learn of changes a moment after the controllers."""
         seen: list[int] = []
 
@@ -77,7 +86,7 @@ class Clients:
             seen.append(self.produce(user, password, bits=bits))
             return seen[-1] == expected
 
-        eventually(is_so, RESPONSE_TIMEOUT_S, f"the error code {expected}", lambda: f"{seen}")
+        eventually(is_so, timeout_s, f"the error code {expected}", lambda: f"{seen}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,6 +136,7 @@ def test_users_from_apply_to_use_and_back(brokered: Operated, tmp_path: Path) ->
     a_given_secret_is_followed(bench)
     the_operator_is_a_user(bench)
     a_deleted_user_is_gone(bench)
+    two_passwords_overlap(bench)
 
     assert not operator.errors()
     listed = operated.core.list_namespaced_event(operated.namespace)
@@ -220,6 +230,36 @@ def a_deleted_user_is_gone(bench: Bench) -> None:
     )
     described = bench.ask(lambda client: client.describe_user_scram_credentials())
     assert set(described.values) == {"carol"}
+
+
+def two_passwords_overlap(bench: Bench) -> None:
+    """Dave's clients log in with the former password until its end, and with the next one from its beginning."""
+    operated, users, clients = bench.operated, bench.users, bench.clients
+    users.create("dave", authentication={"type": "scram-sha-512", "overlap": "1h"}, acls=[WRITE])
+    users.wait_ready("dave")
+    former = read_secret(operated, "dave")
+    clients.await_error_code(KafkaError.NO_ERROR, "dave", former["password"])
+    rotated = {"type": "scram-sha-256", "createdSecretName": "dave-2", "overlap": "1h"}
+    users.patch("dave", authentication=rotated)
+    operated.wait(lambda: read_secret(operated, "dave-2").get("password"), "another Secret")
+    current = read_secret(operated, "dave-2")
+    bench.passwords += [former["password"], current["password"]]
+    assert (former["sasl.mechanism"], current["sasl.mechanism"]) == ("SCRAM-SHA-512", "SCRAM-SHA-256")
+    clients.await_error_code(KafkaError.NO_ERROR, "dave", current["password"], bits="256")
+    users.wait_ready("dave")
+    assert clients.produce("dave", former["password"]) == KafkaError.NO_ERROR
+    status = users.read("dave")["status"]
+    assert (status["mechanism"], status["secretName"]) == ("SCRAM-SHA-256", "dave-2")
+    assert status["formerPassword"]["mechanism"] == "SCRAM-SHA-512"
+    assert status["formerPassword"]["validUntil"] > status["formerPassword"]["replacedAt"]
+
+    users.patch("dave", authentication=rotated | {"overlap": OVERLAP})
+    clients.await_error_code(
+        KafkaError._AUTHENTICATION, "dave", former["password"], timeout_s=OVERLAP_TIMEOUT_S
+    )
+    assert clients.produce("dave", current["password"], bits="256") == KafkaError.NO_ERROR
+    users.wait_ready("dave")
+    assert "formerPassword" not in users.read("dave")["status"]
 
 
 def secured(operated: Operated, tmp_path: Path) -> Path:

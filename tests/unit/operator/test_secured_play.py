@@ -221,7 +221,7 @@ def test_another_password_restarts_who_reads_it(tmp_path: Path) -> None:
         }
         for node in after.desired.nodes
     }
-    assert changed == {3000: set(), 3001: set(), 0: {"secrets"}}
+    assert changed == {3000: set(), 3001: set(), 0: {"secrets", "broker-login"}}
 
 
 def test_a_player_names_what_changed_and_no_password(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -10,6 +10,7 @@ from quorate_admin.client import AdminClient
 from quorate_admin.errors import AdminError, ServerError
 from quorate_protocol.security.jaas import format_jaas
 
+from quorate_operator import clock
 from quorate_operator.entities.balance import plan_rebalancing
 from quorate_operator.entities.balance_facts import ObservedBalance, RebalanceChange, StoredRebalance
 from quorate_operator.entities.plan import Change, EntityPlan, ObservedKafka
@@ -34,7 +35,7 @@ from quorate_operator.entities.users import (
 from quorate_operator.gateway.rebalances import change_rebalance, observe_rebalance
 from quorate_operator.gateway.topics import TopicChange, change_topics, observe_assignment, observe_topics
 from quorate_operator.gateway.users import UserChange, change_users, observe_users
-from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD, USERNAME
+from quorate_operator.models.entities import JAAS_CONFIG, PASSWORD, SASL_MECHANISM, USERNAME
 from quorate_operator.models.manifests import Entity
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.secrets import FOR_USERS, certificate_of, is_labelled
@@ -187,8 +188,9 @@ class UserHandler:
     plans_long = False
     way_out = "set spec.deletionPolicy to Retain to remove the resource and revoke nothing"
 
-    def __init__(self, api: KubernetesApi) -> None:
+    def __init__(self, api: KubernetesApi, now_ms: Callable[[], int] = clock.now_ms) -> None:
         self._api = api
+        self._now_ms = now_ms
         self._requests = asyncio.Semaphore(SECRETS_AT_A_TIME_MAX)
 
     def name_of(self, resource: Entity) -> str:
@@ -286,7 +288,7 @@ class UserHandler:
         user, stored = _user(resource), StoredUser.of_status(status)
         if is_deleted:
             return plan_user_deletion(user, observed, stored)
-        return plan_user(user, observed, kafka, stored=stored)
+        return plan_user(user, observed, kafka, stored=stored, now_ms=self._now_ms())
 
     async def apply(
         self, client: AdminClient, changes: Sequence[ResourceChange]
@@ -386,12 +388,21 @@ def secret_of_user(user: KafkaUser, change: CreateSecret, password: str) -> Obje
             "labels": {"app.kubernetes.io/managed-by": "quorate"},
             "ownerReferences": [owner_reference(user)],
         },
-        "stringData": {**login, JAAS_CONFIG: format_jaas(change.mechanism, login)},
+        "stringData": {
+            **login,
+            SASL_MECHANISM: change.mechanism,
+            JAAS_CONFIG: format_jaas(change.mechanism, login),
+        },
     }
 
 
 def has_other_login(user: KafkaUser, values: Mapping[str, str]) -> bool:
-    """Whether the `sasl.jaas.config` of a Secret does not have its password, which was edited then."""
+    """Whether a Secret has another `sasl.mechanism` than the user, or its password is not in `sasl.jaas.config`.
+
+    Then the password, or the user's mechanism, was edited.
+    """
+    if user.mechanism is not None and values.get(SASL_MECHANISM, user.mechanism) != user.mechanism:
+        return True
     if user.mechanism is None or JAAS_CONFIG not in values or PASSWORD not in values:
         return False
     login = {USERNAME: user.user_name, PASSWORD: values[PASSWORD]}

@@ -35,12 +35,14 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.rollout import changes
+from quorate_operator.resources.cluster_authority import CertificateTimes
 from quorate_operator.resources.completion import complete
 from quorate_operator.resources.configs import config_map
 from quorate_operator.resources.facts import Context, Images
 from quorate_operator.resources.ingress_hosts import ingress_hosts
+from quorate_operator.resources.jmx_metrics import has_agent
 from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
-from quorate_operator.resources.pod_addresses import listener_port
+from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
 from quorate_operator.resources.pods import (
     dry_run_pod,
     node_pod,
@@ -223,6 +225,16 @@ class KubernetesInfrastructure:
                 found[node_id] = Address(address, listener_port(like, like.listeners[0]))
         return found
 
+    def metrics_urls(self, desired: DesiredCluster) -> Mapping[str, tuple[str, ...]]:
+        context, objects = self._required_context(), self._objects.nodes()
+        found: dict[str, list[str]] = {}
+        for node in desired.of_role(Role.BROKER):
+            pod = objects[node.node_id].pod if node.node_id in objects else None
+            address = (pod or {}).get("status", {}).get("podIP")
+            if address and has_agent(context, node):
+                found.setdefault(node.pool, []).append(f"http://{Address(address, HTTP_PORT)}/metrics")
+        return {pool: tuple(urls) for pool, urls in found.items()}
+
     def security_of(self, address: Address) -> SecurityConfig | None:
         """Return how the operator connects to the listener at an address; None if it is unknown or not secured."""
         return None if self._secured is None else self._secured.security_of(address)
@@ -242,6 +254,10 @@ class KubernetesInfrastructure:
     async def refresh(self) -> None:
         """Read the pods from the API server, of which the watch may not have reported yet. Raises ApiError."""
         await self._objects.refresh(POD)
+
+    def certificate_times(self) -> Mapping[str, CertificateTimes]:
+        """Return when the certificates that the operator issues end, by the name of the Secret."""
+        return self._issued.times
 
     def history(self) -> HistoryStatus | None:
         """Return the status of the lake; None without one."""

@@ -7,7 +7,7 @@ and only if it was made for this cluster. Keys are in no log and in no status.
 import logging
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from quorate_operator import clock
 from quorate_operator.models.object_names import authority_name
@@ -16,6 +16,7 @@ from quorate_operator.resources.cluster_authority import (
     ROUNDS_MAX,
     Carried,
     CertificateRequest,
+    CertificateTimes,
     Decision,
     StoredSecret,
     decide,
@@ -64,6 +65,8 @@ class IssuedCertificates:
         self.unissued: dict[str, str] = {}
         self.trusted: str | None = None
         """The certificates that clients have to trust; None until they are known, and without such listeners."""
+        self.times: dict[str, CertificateTimes] = {}
+        """Those of the authority and of listeners' certificates, by the name of the Secret."""
 
     async def apply(self, context: Context, desired: DesiredCluster, hosts: IngressHosts) -> frozenset[str]:
         """Write what is missing or due; returns the names of the listeners' Secrets that were written.
@@ -72,7 +75,7 @@ class IssuedCertificates:
         """
         requests = certificate_requests(context, desired, hosts)
         if not requests:
-            self._done, self.unissued, self.trusted = None, {}, None
+            self._done, self.unissued, self.trusted, self.times = None, {}, None, {}
             return frozenset()
         pods = {
             node_id: (found.pool, found.role, revision_of(found.pod))
@@ -118,6 +121,8 @@ class IssuedCertificates:
                     raise
                 continue  # written meanwhile: decided again
             self.unissued, self.trusted = dict(decision.unissued), decision.trusted or self.trusted
+            if decision.authority_times is not None:
+                self.times = {**decision.times, authority_name(context.cluster): decision.authority_times}
             break
         return frozenset(written)
 
@@ -178,4 +183,5 @@ def _decision(
         },
         nodes=nodes,
         now=datetime.fromtimestamp(clock.now_ms() / 1000, UTC),
+        lead_time=timedelta(milliseconds=controllers.spec.authority.lead_time_ms),
     )

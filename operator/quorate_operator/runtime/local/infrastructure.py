@@ -162,6 +162,10 @@ class LocalInfrastructure:
         del desired
         return {node_id: self._contact(node_id) for node_id in self.running}
 
+    def metrics_urls(self, desired: DesiredCluster) -> Mapping[str, tuple[str, ...]]:
+        del desired  # local brokers run without the JMX exporter
+        return {}
+
     async def apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
         del desired  # it is the layout's
         try:

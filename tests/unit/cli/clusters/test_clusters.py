@@ -112,6 +112,17 @@ def test_brokers_without_replicas_are_reported() -> None:
     assert findings_of(_cluster(_controllers(HEALTHY), *pools)) == ()
 
 
+def test_clients_that_a_change_of_hosts_would_lose_are_a_warning() -> None:
+    lost = _condition("ClientsRebootstrap", "False", "kafka-python 3.0.12 on CLIENTS does not start again")
+    pool = _brokers("pool", 0, {"conditions": [_condition("Ready", "True"), lost], "brokers": []})
+    (found,) = findings_of(_cluster(_controllers(HEALTHY), pool))
+    assert found.severity == "warning"
+    assert "kafka-python 3.0.12" in found.message
+    assert "kafka-python 3.0.12 on CLIENTS" in cluster_text(_cluster(_controllers(HEALTHY), pool))
+    pool = _brokers("pool", 0, {"conditions": [{**lost, "status": "Unknown"}, _condition("Ready", "True")]})
+    assert findings_of(_cluster(_controllers(HEALTHY), pool)) == ()
+
+
 @pytest.mark.parametrize(
     ("status", "severity", "words"),
     [

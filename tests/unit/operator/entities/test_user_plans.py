@@ -115,6 +115,7 @@ def test_a_password_that_was_edited_alone_is_reported() -> None:
     made = secret_of_user(scram(), change, PASSWORD)["stringData"]
     assert not has_other_login(scram(), made)
     assert not has_other_login(scram(), {"password": "another"})
+    assert has_other_login(scram(), made | {"sasl.mechanism": OTHER})
     edited = made | {"password": "another"}
     assert has_other_login(scram(), edited)
     stale = replace(secret("s/2", "another"), has_other_login=True)
@@ -249,6 +250,7 @@ def test_the_secret_goes_with_its_user() -> None:
     assert made["stringData"] == {
         "username": "alice",
         "password": PASSWORD,
+        "sasl.mechanism": SCRAM,
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
         f'username="alice" password="{PASSWORD}";',
     }

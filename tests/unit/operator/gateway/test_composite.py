@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 from kit.waiting import HANG_S
+from quorate_admin.diagnosis import ClientFacts
+from quorate_operator.gateway.client_watch import ClientWatch, Urls
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.planning.cluster import (
     Address,
@@ -138,6 +140,10 @@ class Place:
         """Each node by its number."""
         return {node_id: Address("contact", node_id) for node_id in self.found}
 
+    def metrics_urls(self, _: DesiredCluster) -> Mapping[str, tuple[str, ...]]:
+        """One page for the pool."""
+        return {"pool": ("http://b0:9404/metrics",)}
+
 
 class Kafka:
     """A gateway that says what the test says."""
@@ -186,10 +192,12 @@ def facts(*registered: int, answering: Iterable[int] = (0,)) -> KafkaFacts:
     )
 
 
-def made(place: Place, kafka: Kafka, now_ms: list[int] | None = None) -> ClusterRuntime:
+def made(
+    place: Place, kafka: Kafka, now_ms: list[int] | None = None, clients: ClientWatch | None = None
+) -> ClusterRuntime:
     """The runtime of both; `now_ms` holds the time."""
     clock = now_ms if now_ms is not None else [0]
-    return ClusterRuntime(cast("Any", place), cast("Any", kafka), now_ms=lambda: clock[0])
+    return ClusterRuntime(cast("Any", place), cast("Any", kafka), now_ms=lambda: clock[0], clients=clients)
 
 
 def observe(runtime: ClusterRuntime, desired: DesiredCluster = DESIRED) -> ObservedCluster:
@@ -477,3 +485,22 @@ def test_names_that_the_runtime_points_at_nodes_are_not_written_down() -> None:
     own = replace(BROKER, controlled=frozenset({NAME}))
     observe(made(place, kafka), replace(DESIRED, nodes=(CONTROLLER, own)))
     assert place.notes == []
+
+
+def test_clients_are_watched_more_closely_while_hosts_change() -> None:
+    asked: list[tuple[Urls, bool]] = []
+
+    class Watch:
+        """Notes what it is asked."""
+
+        def latest(self, urls: Urls, *, hosts_change: bool) -> Mapping[str, ClientFacts]:
+            asked.append((urls, hosts_change))
+            return {"pool": ClientFacts()}
+
+    place = Place(running(3000, Role.CONTROLLER, "c0"), running(0, Role.BROKER, "b0"))
+    runtime = made(place, Kafka(facts(0)), clients=cast("ClientWatch", Watch()))
+    assert observe(runtime).clients == {"pool": ClientFacts()}
+    place.found[0] = running(0, Role.BROKER, "former")
+    observe(runtime)
+    urls = {"pool": ("http://b0:9404/metrics",)}
+    assert asked == [(urls, False), (urls, True)]

@@ -166,7 +166,11 @@ def test_metrics_are_for_whom_the_manifest_names(make: Make) -> None:
         brokers=f"networkPolicy: {{enabled: true, {peers}}}, metrics: {{enabled: true}}",
     )
     policies = controllers_policy(cluster.context, cluster.desired), *brokers_policies(cluster.context)
-    assert [policy["spec"]["ingress"][-1] for policy in policies] == [rule, rule]
+    of_controllers, of_brokers = (policy["spec"]["ingress"][-1] for policy in policies)
+    assert of_controllers == rule
+    *others, operator = of_brokers["from"]
+    assert {**of_brokers, "from": others} == rule
+    assert operator["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
 
 
 def test_the_example_of_policies_admits_whom_it_names() -> None:
@@ -181,7 +185,10 @@ def test_the_example_of_policies_admits_whom_it_names() -> None:
     metrics = {"from": scrapers, "ports": [{"protocol": "TCP", "port": 9404}]}
     controllers = controllers_policy(cluster.context, cluster.desired)
     (brokers,) = brokers_policies(cluster.context)
-    assert controllers["spec"]["ingress"][-1] == brokers["spec"]["ingress"][-1] == metrics
+    assert controllers["spec"]["ingress"][-1] == metrics
+    *others, operator = brokers["spec"]["ingress"][-1]["from"]
+    assert others == scrapers
+    assert operator["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
     _, *clients, _ = brokers["spec"]["ingress"]
     assert clients == [
         {

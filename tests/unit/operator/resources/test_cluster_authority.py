@@ -58,12 +58,22 @@ class Cluster:
     secrets: dict[str, StoredSecret] = field(default_factory=dict)
     records: dict[int, str | None] = field(default_factory=dict)
 
+    lead_time: timedelta = timedelta()
+
     def decision(self, now: datetime) -> Decision:
         nodes = [
             carried_of(record, f"node-{node_id}", Role.CONTROLLER if node_id >= 3000 else Role.BROKER)
             for node_id, record in self.records.items()
         ]
-        return decide("quorum", self.authority, self.requests, secrets=self.secrets, nodes=nodes, now=now)
+        return decide(
+            "quorum",
+            self.authority,
+            self.requests,
+            secrets=self.secrets,
+            nodes=nodes,
+            now=now,
+            lead_time=self.lead_time,
+        )
 
     def write(self, now: datetime = NOW) -> Mapping[str, str]:
         """Write until nothing is left to write; the reasons of the certificates by the name of the Secret."""
@@ -231,8 +241,11 @@ def test_a_deleted_authority_is_followed_by_another_one(running: Cluster) -> Non
     assert set(running.write().values()) == {"its nodes are to trust other authorities"}
     assert (running.stage, running.signing, running.certificates()) == (Stage.TRUSTING, former, before)
     running.requests = (*REQUESTS[:2], request(CLIENTS, hosts=("more",)), request("brokers-new-tls"))
-    assert running.write() == {}, "nobody can sign"
-    assert "not all nodes trust the new one yet" in running.decision(NOW).unissued["brokers-new-tls"]
+    assert running.write() == {}, "the key is gone"
+    assert (
+        "all nodes have to trust it, for spec.authority.leadTime"
+        in running.decision(NOW).unissued["brokers-new-tls"]
+    )
     assert CLIENTS not in running.decision(NOW).unissued
     running.restart(*MOUNTED)
     assert set(running.write()) == {*before, "brokers-new-tls"}
@@ -348,3 +361,47 @@ def test_a_certificate_is_not_renewed_again_and_again_near_the_end_of_its_author
 def test_a_pod_without_a_record_carries_nothing(text: str | None) -> None:
     carried = carried_of(text, "broker-0", Role.BROKER)
     assert (carried.trusted, carried.shown) == (frozenset(), frozenset())
+
+
+LEAD_TIME, SECOND = timedelta(hours=24), timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_clients_have_time_to_trust_a_new_authority(running: Cluster, *, is_deleted: bool) -> None:
+    """Nodes trust it already. It is published from the beginning."""
+    former, now = running.signing, NOW if is_deleted else NOW + AUTHORITY_VALIDITY * 0.7
+    running.lead_time = LEAD_TIME
+    if is_deleted:
+        running.authority = None
+    running.write(now)
+    running.restart(*MOUNTED)
+    assert len(fingerprints_in(running.decision(now).trusted or "")) == 2
+    running.write(now + LEAD_TIME - SECOND)
+    assert (running.stage, running.signing) == (Stage.TRUSTING, former)
+    running.write(now + LEAD_TIME)
+    assert running.stage is Stage.SIGNING
+
+
+def test_a_certificate_that_is_due_does_not_wait_for_clients(running: Cluster) -> None:
+    """Without the key of the former authority no other could renew it."""
+    running.lead_time = CERTIFICATE_VALIDITY
+    running.authority = None
+    running.write(NOW)
+    running.restart(*MOUNTED)
+    running.write(NOW + CERTIFICATE_VALIDITY * 0.6)
+    assert running.stage is Stage.TRUSTING
+    running.write(NOW + CERTIFICATE_VALIDITY * 0.7)
+    assert running.stage is Stage.SIGNING
+
+
+def test_the_ends_of_certificates_are_reported(running: Cluster) -> None:
+    decision = running.decision(NOW)
+    assert decision.authority_times is not None
+    assert decision.authority_times.expiry_s == (NOW + AUTHORITY_VALIDITY).timestamp()
+    assert decision.authority_times.renewal_s == pytest.approx(
+        (NOW + AUTHORITY_VALIDITY * 2 / 3).timestamp(), abs=1
+    )
+    assert {secret: times.expiry_s for secret, times in decision.times.items()} == {
+        request.secret: (NOW + CERTIFICATE_VALIDITY).timestamp() for request in REQUESTS
+    }
+    assert decision.times[BROKERS].renewal_s == (NOW + CERTIFICATE_VALIDITY * 2 / 3).timestamp()
