@@ -4,20 +4,16 @@ Both are plain data. A runtime fills in what it knows of nodes, volumes and publ
 `KafkaFacts` from the quorum. Times are Unix milliseconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from quorate_operator.models.listeners import Listener
+from quorate_operator.models.started_listeners import StartedListeners
 from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
-
-DAY_MS = 86_400_000
-_WEEK_DAYS = 7
-_FIRST_WEEKDAY = 3
-"""1970-01-01, from which Unix time counts, was a Thursday; 0 is Monday."""
-
+from quorate_operator.planning.windows import Window
 
 FORCE = "force-restart"
 """The part of a revision with the request to restart a node even if its partitions or others suffer."""
@@ -94,33 +90,6 @@ class VolumePolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """A weekly window: it opens at one time on some days of the week, and may extend into the following days."""
-
-    days: frozenset[int]
-    """0 is Monday."""
-    start_ms: int
-    """From midnight, UTC."""
-    duration_ms: int
-
-    def opens_at_ms(self, now_ms: int) -> int:
-        """Return the first time from `now_ms` on at which the window is open, which is `now_ms` while it is."""
-        today = now_ms // DAY_MS
-        # It comes back each week: one that began earlier and is still open began again since.
-        begins = (
-            day * DAY_MS + self.start_ms
-            for day in range(today - _WEEK_DAYS, today + _WEEK_DAYS + 1)
-            if (day + _FIRST_WEEKDAY) % _WEEK_DAYS in self.days
-        )
-        return min(max(begin, now_ms) for begin in begins if begin + self.duration_ms > now_ms)
-
-
-def opens_at_ms(windows: Iterable[Window], now_ms: int) -> int:
-    """Return the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
-    return min((window.opens_at_ms(now_ms) for window in windows), default=now_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPolicy:
     """How a pool's nodes are restarted and renamed.
 
@@ -158,6 +127,7 @@ class DesiredNode:
     kafka_version: str
     """The release of stock Kafka that runs it, or that its Python implementation matches."""
     listeners: tuple[Listener, ...]
+    """Those that it serves from its next start on. It connects to its peers by the first, see `listeners.stage`."""
     config: Mapping[str, str]
     advertised: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, the addresses for clients: the templates of the manifest, filled in by the runtime."""
@@ -181,6 +151,12 @@ class DesiredNode:
     """The sizes that its volumes shall have, in bytes by volume id; empty where none is requested."""
     log_levels: Mapping[str, str] = field(default_factory=dict)
     """Kafka's levels by the name of the logger: those that the manifest asks for."""
+    controllers_listener: str | None = None
+    """The controllers' listener by which it connects to them from its next start on; None for the first one."""
+    wanted_listener: str | None = None
+    """The one of `listeners` that is the first of its manifest; None for the first of them."""
+    withdrawn: frozenset[str] = frozenset()
+    """Those of `listeners` that its manifest has no more, and by which nodes still connect to each other."""
 
     @property
     def label(self) -> str:
@@ -213,6 +189,8 @@ class DesiredCluster:
     """The controller from whose disk a lost quorum is to be rebuilt: explicit, by annotation."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels to finalize besides metadata.version, which is `metadata_version`; empty for what comes with it."""
+    fixed_protocols: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`Manifests.fixed_protocols`."""
 
     def of_role(self, role: Role) -> tuple[DesiredNode, ...]:
         return tuple(node for node in self.nodes if node.role is role)
@@ -283,6 +261,8 @@ class ObservedNode:
     configured: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, the advertised addresses that its process was started with; without a process, those that
     the last one was started with, as the runtime wrote them down. Empty if unknown."""
+    listeners: StartedListeners | None = None
+    """The same for its listeners; None if unknown."""
     problem: str | None = None
     """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
     restart_refusal: str | None = None

@@ -26,7 +26,6 @@ from quorate_operator.planning.cluster import (
     ObservedNode,
     Role,
     RolloutPolicy,
-    opens_at_ms,
 )
 from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
@@ -55,6 +54,7 @@ from quorate_operator.planning.steps import (
     wait_for,
 )
 from quorate_operator.planning.volumes import VOLUMES
+from quorate_operator.planning.windows import opens_at_ms
 
 UNREGISTERED = "its registration was removed while it ran, and a start registers it again"
 """The reason to restart a broker that was in service, or that starts for longer than it tries to register."""

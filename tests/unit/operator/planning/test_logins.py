@@ -98,3 +98,16 @@ def test_a_cluster_that_stops_is_not_held(make: Make) -> None:
 def test_clusters_without_a_login_and_nodes_of_earlier_versions_are_not_held(make: Make) -> None:
     assert with_logins(STEPS, make().desired, revisions(make())) == STEPS
     assert refusals({3000: {"config": "1"}}, cluster(make, "node", FORMER)) == []
+
+
+def test_nodes_that_connect_by_another_listener_need_not_know_the_login(make: Make) -> None:
+    before, after = cluster(make, "node", FORMER), cluster(make, "next", NEXT)
+    desired = replace(
+        after.desired,
+        nodes=tuple(replace(node, controllers_listener="SECURED") for node in after.desired.nodes),
+    )
+    running = revisions(before)
+    assert with_logins(STEPS, desired, running, dict.fromkeys(running, "CONTROLLER")).steps == STEPS.steps
+    assert with_logins(STEPS, desired, running, dict.fromkeys(running, "SECURED")).refusals
+    parted = (replace(desired.nodes[0], controllers_listener="CONTROLLER"), *desired.nodes[1:])
+    assert not with_logins(STEPS, replace(desired, nodes=parted), running).refusals
