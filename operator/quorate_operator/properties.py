@@ -45,9 +45,13 @@ def initial_controllers(voters: Sequence[Voter]) -> str:
     return ",".join(f"{voter.node_id}@{voter.advertised}:{voter.directory_id}" for voter in voters)
 
 
-def quorum_properties(quorum: QuorumFacts) -> dict[str, str]:
-    """Return how a node finds the quorum: a dynamic one by bootstrap servers, a static one by its voters."""
-    properties = {"controller.listener.names": quorum.listener.name}
+def quorum_properties(quorum: QuorumFacts, own: Sequence[Listener] = ()) -> dict[str, str]:
+    """Return how a node finds the quorum: a dynamic one by bootstrap servers, a static one by its voters.
+
+    `own` are a controller's own listeners: it connects to the others by the first.
+    """
+    names = [listener.name for listener in own] or [quorum.listener.name]
+    properties = {"controller.listener.names": ",".join(names)}
     if quorum.dynamic:
         servers = ",".join(f"{voter.contact}" for voter in quorum.voters)
         return properties | {"controller.quorum.bootstrap.servers": servers}

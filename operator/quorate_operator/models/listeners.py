@@ -12,6 +12,8 @@ from quorate_operator.models.pod_templates import NetworkPolicyPeers
 from quorate_operator.models.security import BrokerSasl, ControllerSasl, Protocol, Sasl, Tls
 
 LISTENERS_MAX = 8
+CONTROLLER_LISTENERS_MAX = 2
+"""One, and while nodes move to another one both."""
 
 _TLS = ("SSL", "SASL_SSL")
 _TLS_RULE = "is allowed with protocol SSL and SASL_SSL only"
@@ -151,7 +153,7 @@ class BrokerListener(Listener):
 
 
 ControllerListeners = Annotated[
-    tuple[ControllerListener, ...], Field(min_length=1, max_length=1, strict=False)
+    tuple[ControllerListener, ...], Field(min_length=1, max_length=CONTROLLER_LISTENERS_MAX, strict=False)
 ]
 BrokerListeners = Annotated[
     tuple[BrokerListener, ...], Field(min_length=1, max_length=LISTENERS_MAX, strict=False)

@@ -66,11 +66,20 @@ class Manifests:
     secrets: Mapping[str, Secret] = dataclasses.field(default_factory=dict)
     drained_pools: frozenset[str] = frozenset()
     """Names of pools that are deleted together with their volumes: their brokers are drained before they stop."""
+    withdrawn: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    """By pool, the listeners that are in no manifest any more, and by which nodes still connect to each other."""
+    fixed_protocols: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """By pool and listener, the protocol that its manifest asks for in place of the one that nodes run with."""
 
     @property
     def resources(self) -> tuple[KafkaController | KafkaBroker, ...]:
         """The quorum and its pools."""
         return (self.controllers, *self.brokers)
+
+    def controllers_listener(self, name: str | None) -> Listener:
+        """Return the controllers' listener of this name, by default the first."""
+        listeners = self.controllers.spec.listeners
+        return next((listener for listener in listeners if listener.name == name), listeners[0])
 
 
 def load_manifests(text: str, source: str) -> Manifests:
@@ -102,7 +111,7 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
     _check_listeners_of_properties([quorum, *pools], quorum, source)
     _check_certificates([quorum, *pools], source)
     return Manifests(
-        controllers=_with_secret_names(quorum), brokers=tuple(_with_secret_names(pool) for pool in pools)
+        controllers=with_secret_names(quorum), brokers=tuple(with_secret_names(pool) for pool in pools)
     )
 
 
@@ -184,7 +193,7 @@ def _with_node_ids(quorum: KafkaController, pools: Sequence[KafkaBroker]) -> lis
 _Pool = TypeVar("_Pool", KafkaController, KafkaBroker)
 
 
-def _with_secret_names(pool: _Pool) -> _Pool:
+def with_secret_names(pool: _Pool) -> _Pool:
     """Return the pool with the name of the Secret of each certificate that is issued for it."""
     if all(listener.tls is None or listener.tls.is_given for listener in pool.spec.listeners):
         return pool
@@ -239,8 +248,9 @@ def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], sourc
                 f"{source}: KafkaBroker {name}: spec.controllers: {pool.spec.controllers!r}: "
                 f"no such KafkaController; the file has {quorum.metadata.name!r}"
             )
+        of_controllers = {listener.name for listener in quorum.spec.listeners}
         for place, listener in enumerate(pool.spec.listeners):
-            if listener.name == quorum.spec.listeners[0].name:
+            if listener.name in of_controllers:
                 raise ManifestError(
                     f"{source}: KafkaBroker {name}: spec.listeners[{place}].name: {listener.name!r}: is the "
                     "controllers' listener; a broker's needs another name"
@@ -259,7 +269,7 @@ def _check_together(quorum: KafkaController, pools: Sequence[KafkaBroker], sourc
 def _check_authorization(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -> None:
     """Refuse an authorization without the nodes as super users: they could not register, fetch or replicate."""
     authorization = quorum.spec.authorization
-    listeners: list[tuple[str, Listener]] = [("controllers", quorum.spec.listeners[0])]
+    listeners: list[tuple[str, Listener]] = [("controllers", listener) for listener in quorum.spec.listeners]
     for pool in pools:
         where = f"{source}: KafkaBroker {pool.metadata.name}: spec"
         try:
@@ -268,20 +278,27 @@ def _check_authorization(quorum: KafkaController, pools: Sequence[KafkaBroker], 
             raise ManifestError(f"{where}.{error}") from None
         listeners.append((f"brokers of {pool.metadata.name}", pool.spec.listeners[0]))
         own = any(listener.tls is not None for listener in pool.spec.listeners)
-        tls = quorum.spec.listeners[0].tls
-        if tls is not None and tls.client_auth == "required" and not own:
+        shows = any(
+            listener.tls is not None and listener.tls.client_auth == "required"
+            for listener in quorum.spec.listeners
+        )
+        if shows and not own:
             raise ManifestError(
                 f"{where}.listeners: none has tls, but brokers show their certificate at the controllers' listener, "
                 "where tls.clientAuth is required"
             )
-    for nodes, listener in listeners if authorization is not None else ():
-        assert authorization is not None
-        principal = _principal_of_nodes(listener)
-        if principal is not None and principal not in authorization.super_users:
-            raise ManifestError(
-                f"{source}: KafkaController {quorum.metadata.name}: spec.authorization.superUsers: must have "
-                f"{principal!r}, which the {nodes} are at each other's listener {listener.name} ({listener.protocol})"
-            )
+    for nodes, listener in listeners:
+        check_super_user(quorum, nodes, listener, source)
+
+
+def check_super_user(quorum: KafkaController, nodes: str, listener: Listener, source: str) -> None:
+    """Refuse an authorization without the principal of nodes at a listener between them. Raises ManifestError."""
+    authorization, principal = quorum.spec.authorization, _principal_of_nodes(listener)
+    if authorization is not None and principal is not None and principal not in authorization.super_users:
+        raise ManifestError(
+            f"{source}: KafkaController {quorum.metadata.name}: spec.authorization.superUsers: must have "
+            f"{principal!r}, which the {nodes} are at each other's listener {listener.name} ({listener.protocol})"
+        )
 
 
 def _principal_of_nodes(listener: Listener) -> str | None:

@@ -27,19 +27,21 @@ from quorate_operator.models.storage import BrokerStorage, Storage
 
 BROKERS_MAX = 1000
 LogFormat = Literal["Text", "JSON"]
-_HAS_SAME_PROTOCOL = " == ".join(
-    f"(has({spec}.listeners[0].protocol) ? {spec}.listeners[0].protocol : 'PLAINTEXT')"
-    for spec in ("self", "oldSelf")
+_PROTOCOL = "(has({0}.protocol) ? {0}.protocol : 'PLAINTEXT')"
+_HAS_SAME_PROTOCOL = (
+    "self.listeners.all(listener, listener.name != oldSelf.listeners[0].name || "
+    f"{_PROTOCOL.format('listener')} == {_PROTOCOL.format('oldSelf.listeners[0]')})"
 )
+_BY_ANOTHER = "put a listener of another name before it, and remove this one later"
 PROTOCOL_IS_FIXED = {
     "rule": _HAS_SAME_PROTOCOL,
-    "message": "listeners[0].protocol can't be changed: running brokers talk to each other by it; add a listener, or "
-    "create another pool",
+    "message": "listeners[0].protocol can't be changed: running brokers talk to each other by it; "
+    + _BY_ANOTHER,
 }
 PROTOCOL_OF_CONTROLLERS_IS_FIXED = {
     "rule": f"{_HAS_SAME_PROTOCOL} || self.state == 'Hibernated' && oldSelf.state == 'Hibernated'",
-    "message": "listeners[0].protocol can't be changed while nodes run, which talk to each other by it: set "
-    "state to Hibernated first, and to Running afterwards",
+    "message": "listeners[0].protocol can't be changed while nodes run, which talk to each other by it: "
+    f"{_BY_ANOTHER}, or set state to Hibernated first, and to Running afterwards",
 }
 NODE_IN_TEMPLATE = "{0}.contains('{{nodeId}}') || {0}.contains('{{offset}}') || {0}.contains('{{pod}}')"
 
@@ -69,8 +71,9 @@ def node_id_rules(span: int, unless: str = "") -> tuple[dict[str, str], ...]:
             "message": "nodes: advertisedHosts: each key must be the name of one of the listeners",
         },
         {
-            "rule": "self.listeners[0].name == oldSelf.listeners[0].name",
-            "message": "listeners[0].name can't be changed: running nodes talk to each other by it",
+            "rule": "self.listeners.exists(listener, listener.name == oldSelf.listeners[0].name)",
+            "message": "listeners[0].name can't be changed: running nodes talk to each other by it; "
+            + _BY_ANOTHER,
         },
     )
 
@@ -199,6 +202,13 @@ def check_config(
         raise ValueError(
             "config: config.providers: can't be set beside tls or sasl, whose Secrets need their own"
         )
+
+
+def check_names(listeners: Sequence[Listener]) -> None:
+    """Raise ValueError if a name appears twice."""
+    names = [listener.name for listener in listeners]
+    if len(set(names)) != len(names):
+        raise ValueError(f"listeners: each name may appear once, got {', '.join(names)}")
 
 
 def has_ports_by_node(listener: Listener) -> bool:

@@ -47,6 +47,7 @@ from quorate_operator.models.pools import (
     PROTOCOL_OF_CONTROLLERS_IS_FIXED,
     PoolSpec,
     check_config,
+    check_names,
     check_template,
     has_ports_by_node,
     node_id_rules,
@@ -153,7 +154,8 @@ class KafkaControllerSpec(PoolSpec):
     )
     listeners: ControllerListeners = Field(
         default=(ControllerListener(name="CONTROLLER"),),
-        description="The controllers' listener.",
+        description="The controllers' listener; or two, while nodes move from one to the other: nodes connect to "
+        "controllers by the first one.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     network_policy: ControllersNetworkPolicy = Field(
@@ -215,6 +217,7 @@ class KafkaControllerSpec(PoolSpec):
     @model_validator(mode="after")
     def _nodes_are_of_this_quorum(self) -> Self:
         check_config(self.config, self.listeners, self.authorization)
+        check_names(self.listeners)
         self._check_custom_keys()
         self.check_properties(CONTROLLER_KEYS)
         self.check_ids(self.nodes, CONTROLLER_IDS)
@@ -336,9 +339,7 @@ class KafkaBrokerSpec(PoolSpec):
         self.check_properties(BROKER_KEYS)
         self.check_ids(self.nodes, BROKER_IDS)
         self._check_rack()
-        names = [listener.name for listener in self.listeners]
-        if len(set(names)) != len(names):
-            raise ValueError(f"listeners: each name may appear once, got {', '.join(names)}")
+        check_names(self.listeners)
         if self.listeners[0].has_tokens_alone:
             raise ValueError(f"listeners[0].sasl.mechanisms: {OAUTHBEARER}: {TOKENS_ALONE_RULE}")
         self.check_hosts(self.nodes, self.listeners)

@@ -330,6 +330,10 @@ class _Pass:
             reason = f"{name} no longer advertises it"
             self.steps.append(RetireAddress(address=address, node_id=node_id, reason=reason))
             return
+        if self._is_removed(publication):
+            reason = f"{name} does not serve {publication.listener} any more"
+            self.steps.append(WithdrawAddress(address=address, node_id=node_id, reason=reason))
+            return
         overlap_ms = self._overlap_ms(node_id)
         window_ends_ms = publication.retired_at_ms + overlap_ms
         bound_ms = window_ends_ms + LINGER_WINDOWS_MAX * overlap_ms
@@ -345,6 +349,11 @@ class _Pass:
             used = f", though {publication.connections} clients use it" if publication.connections else ""
             reason = f"the window of {name}'s old address has passed{used}"
             self.steps.append(WithdrawAddress(address=address, node_id=node_id, reason=reason))
+
+    def _is_removed(self, publication: Publication) -> bool:
+        """Whether the node stays and has lost the listener: behind the address, nothing answers."""
+        stays = any(node.node_id == publication.node_id for node in self.desired.nodes)
+        return stays and SlotId(publication.node_id, publication.listener) not in self.addresses.slots
 
     def _is_coming(self, node_id: int) -> bool:
         """Whether the node stays in the cluster, and does not serve now."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from quorate_admin.diagnosis import ClientFacts
 
 from quorate_operator.models.listeners import Listener
+from quorate_operator.models.started_listeners import StartedListeners
 from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
 from quorate_operator.planning.losses import LostVolumes, RecoveryRequest
@@ -135,6 +136,7 @@ class DesiredNode:
     kafka_version: str
     """The release of stock Kafka that runs it, or that its Python implementation matches."""
     listeners: tuple[Listener, ...]
+    """Those that it serves from its next start on. It connects to its peers by the first, see `listeners.stage`."""
     config: Mapping[str, str]
     advertised: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, the addresses for clients: the templates of the manifest, filled in by the runtime."""
@@ -158,6 +160,12 @@ class DesiredNode:
     """The sizes that its volumes shall have, in bytes by volume id; empty where none is requested."""
     log_levels: Mapping[str, str] = field(default_factory=dict)
     """Kafka's levels by the name of the logger: those that the manifest asks for."""
+    controllers_listener: str | None = None
+    """The controllers' listener by which it connects to them from its next start on; None for the first one."""
+    wanted_listener: str | None = None
+    """The one of `listeners` that is the first of its manifest; None for the first of them."""
+    withdrawn: frozenset[str] = frozenset()
+    """Those of `listeners` that its manifest has no more, and by which nodes still connect to each other."""
 
     @property
     def label(self) -> str:
@@ -190,6 +198,8 @@ class DesiredCluster:
     """Which loss of the quorum is to be mended, and from whose disk."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels to finalize besides metadata.version, which is `metadata_version`; empty for what comes with it."""
+    fixed_protocols: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`Manifests.fixed_protocols`."""
 
     def of_role(self, role: Role) -> tuple[DesiredNode, ...]:
         return tuple(node for node in self.nodes if node.role is role)
@@ -260,6 +270,8 @@ class ObservedNode:
     configured: Mapping[str, Address] = field(default_factory=dict)
     """By listener name, the advertised addresses that its process was started with; without a process, those that
     the last one was started with, as the runtime wrote them down. Empty if unknown."""
+    listeners: StartedListeners | None = None
+    """The same for its listeners; None if unknown."""
     problem: str | None = None
     """What keeps it from starting, in the runtime's words: an image that can't be pulled, no node to schedule on."""
     restart_refusal: str | None = None

@@ -56,14 +56,26 @@ def _text_of(login: Login | BrokerLogin) -> str:
     return json.dumps(asdict(login), sort_keys=True, separators=(",", ":"))
 
 
-def with_logins(plan: Plan, desired: DesiredCluster, running: Mapping[int, Mapping[str, str]]) -> Plan:
+def with_logins(
+    plan: Plan,
+    desired: DesiredCluster,
+    running: Mapping[int, Mapping[str, str]],
+    listeners: Mapping[int, str] | None = None,
+) -> Plan:
     """Return the plan without starts and restarts after which nodes could not log in to each other.
 
-    It has the refusal in their place. `running` are the revisions of the nodes that run.
+    It has the refusal in their place. `running` are the revisions of the nodes that run, and `listeners` those of the
+    controllers by which they connect, as far as they are known: logins at different listeners need not agree.
     """
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
         return plan
-    fault = _fault(desired, running) or _fault_between_brokers(desired, running)
+    of_controllers = {node.node_id: node.controllers_listener for node in desired.nodes}
+    asked = frozenset(of_controllers.values())
+    fault = _fault_between_brokers(desired, running)
+    if fault is None and len(asked) <= 1:
+        known = listeners or {}
+        same = {node_id: of for node_id, of in running.items() if known.get(node_id) in (None, *asked)}
+        fault = _fault(desired, same)
     if fault is None:
         return plan
     kept = tuple(step for step in plan.steps if not isinstance(step, StartNode | StopNode))

@@ -10,6 +10,7 @@ Each concern is a module with a pure function that returns its due steps and wai
     replacement of volumes          the volumes of one node are deleted; the roll restarts it
     rollout                         one node is restarted
     features                        a level is finalized once every node supports it
+    listeners                       those by which nodes connect; `stage` decides before all others
     levels of loggers               set while nodes run
 
 Only one living node at a time is taken out of service, by a change of the voter set or by a restart, and none while a
@@ -24,6 +25,7 @@ from quorate_operator.planning.decommission import plan_decommission, refuse_whi
 from quorate_operator.planning.features import plan_features, plan_migration, target_level
 from quorate_operator.planning.formation import plan_formation
 from quorate_operator.planning.lifecycle import late_starts, stop_all, wait_for_ready
+from quorate_operator.planning.listeners import plan_listeners
 from quorate_operator.planning.liveness import plan_starts
 from quorate_operator.planning.log_levels import plan_log_levels
 from quorate_operator.planning.membership import plan_membership
@@ -120,7 +122,9 @@ def _running(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) ->
         features,
     )
     late = late_starts(desired, observed, now_ms)
-    whole = merge((*parts, plan_log_levels(desired, observed), volumes, Part(rest=(*addresses.waits, *late))))
+    moves = plan_listeners(desired, observed)
+    waits = Part(rest=(*addresses.waits, *late))
+    whole = merge((*parts, plan_log_levels(desired, observed), volumes, moves, waits))
     waited = {node_id for step in whole.rest if isinstance(step, WaitFor) for node_id in step.node_ids}
     return replace(whole, rest=(*whole.rest, *wait_for_ready(desired, observed, waited)))
 

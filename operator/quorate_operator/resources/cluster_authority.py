@@ -72,6 +72,8 @@ class Carried:
     role: Role
     trusted: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+    """The Secrets of listeners by which it does not connect to others. It trusts them when it begins to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +276,9 @@ def _issued(
     distrusting = [
         node.label
         for node in nodes
-        if node.role in request.clients and known.signing.fingerprint not in node.trusted
+        if node.role in request.clients
+        and request.secret not in node.unused
+        and known.signing.fingerprint not in node.trusted
     ]
     if distrusting:
         return f"{', '.join(distrusting)} would not trust it: {way_out}"
@@ -353,8 +357,8 @@ def carried_text(secrets: Sequence[Secret]) -> str:
     return f"{_TRUSTED} {','.join(sorted(trusted or ()))}; {_SHOWN} {','.join(sorted(shown))}"
 
 
-def carried_of(text: str | None, label: str, role: Role) -> Carried:
+def carried_of(text: str | None, label: str, role: Role, unused: frozenset[str] = frozenset()) -> Carried:
     """Return what a node carries; nothing without a record."""
     parts = dict(part.split(" ", 1) for part in (text or "").split("; ") if " " in part)
     trusted, shown = (frozenset(filter(None, parts.get(name, "").split(","))) for name in (_TRUSTED, _SHOWN))
-    return Carried(label=label, role=role, trusted=trusted, shown=shown)
+    return Carried(label=label, role=role, trusted=trusted, shown=shown, unused=unused)

@@ -85,7 +85,7 @@ def _secret_revision(context: Context, node: DesiredNode) -> Mapping[str, str] |
     """Return the parts of the revision that depend on values of Secrets; None while one is missing."""
     if not are_usable(context, secret_names(context, node)):
         return None
-    controllers = context.manifests.controllers.spec.listeners[0]
+    controllers = context.manifests.controllers_listener(node.controllers_listener)
     return secret_revision(node, controllers, context.facts.secrets)
 
 

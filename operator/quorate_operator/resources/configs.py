@@ -7,6 +7,7 @@ from quorate_protocol.kafka.config_names import HTTP_LISTENER
 
 from quorate_operator import security
 from quorate_operator.models.pools import LogFormat
+from quorate_operator.models.started_listeners import started_text
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Implementation, Role
 from quorate_operator.planning.rollout import COPIES
@@ -30,6 +31,7 @@ from quorate_operator.resources.facts import Context, Object
 from quorate_operator.resources.jmx_metrics import agent_rules, has_agent, rules_file
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
+    ANNOTATION_LISTENERS,
     labels_of,
     metadata,
     pod_name,
@@ -62,7 +64,10 @@ def config_map(
             pod_name(node.pool, node.node_id),
             labels_of(context, node),
             owner=context.pool(node.pool),
-            annotations={ANNOTATION_ADVERTISED: advertised_text(advertised)},
+            annotations={
+                ANNOTATION_ADVERTISED: advertised_text(advertised),
+                ANNOTATION_LISTENERS: listeners_text(context, node),
+            },
         ),
         "data": data,
     }
@@ -81,14 +86,14 @@ def node_properties(
     context: Context, desired: DesiredCluster, node: DesiredNode, advertised: Mapping[str, Address]
 ) -> dict[str, str]:
     """Return the node's properties. The manifest's config overrides mere defaults."""
-    quorum = quorum_facts(context, desired)
+    quorum = quorum_facts(context, desired, node)
     is_broker = node.role is Role.BROKER
     others = {} if node.role is Role.CONTROLLER else {quorum.listener.name: quorum.listener.protocol}
     bound = {listener.name: Address(ANY_HOST, listener_port(node, listener)) for listener in node.listeners}
     properties = {
         "process.roles": node.role.value,
         "node.id": str(node.node_id),
-        **quorum_properties(quorum),
+        **quorum_properties(quorum, () if is_broker else node.listeners),
         **listener_properties(node.listeners, bound, {**node.advertised, **advertised}, others),
         **secured_properties(context, node),
         **directory_properties([data_directory(volume) for volume in volumes_in_use(context, node)]),
@@ -129,21 +134,21 @@ def _counted(node: DesiredNode) -> frozenset[str]:
     return frozenset(internal_topic_properties(1)) - node.config.keys()
 
 
-def quorum_facts(context: Context, desired: DesiredCluster) -> QuorumFacts:
-    """Return the quorum for configurations. Directory ids are those settled at formation."""
+def quorum_facts(context: Context, desired: DesiredCluster, node: DesiredNode) -> QuorumFacts:
+    """Return the quorum for the configuration of a node. Directory ids are those settled at formation."""
     formation = context.facts.formation
     initial = formation.initial_voters if formation else {}
     controllers = desired.of_role(Role.CONTROLLER)
-    listener = context.manifests.controllers.spec.listeners[0]
+    listener = context.manifests.controllers_listener(node.controllers_listener)
     return QuorumFacts(
         voters=tuple(
             Voter(
-                node_id=node.node_id,
-                contact=contact(context, node),
-                advertised=node.advertised.get(listener.name, contact(context, node)),
-                directory_id=initial.get(node.node_id),
+                node_id=voter.node_id,
+                contact=contact(context, voter, listener),
+                advertised=voter.advertised.get(listener.name, contact(context, voter, listener)),
+                directory_id=initial.get(voter.node_id),
             )
-            for node in controllers
+            for voter in controllers
         ),
         dynamic=desired.dynamic_quorum,
         listener=listener,
@@ -156,6 +161,13 @@ def advertised_text(advertised: Mapping[str, Address]) -> str:
     return json.dumps({name: str(address) for name, address in sorted(advertised.items())})
 
 
+def listeners_text(context: Context, node: DesiredNode) -> str:
+    """Return the annotation that stores the listeners of a node's start."""
+    controllers = context.manifests.controllers_listener(node.controllers_listener)
+    ports = {listener.name: listener_port(node, listener) for listener in node.listeners}
+    return started_text(node.listeners, controllers.name, ports)
+
+
 def secret_files(context: Context) -> SecretFiles:
     """Return where the Secrets are mounted: certificates and passwords are in no ConfigMap."""
     return SecretFiles(root=SECRETS_DIRECTORY, secrets=context.facts.secrets)
@@ -163,5 +175,5 @@ def secret_files(context: Context) -> SecretFiles:
 
 def secured_properties(context: Context, node: DesiredNode) -> dict[str, str]:
     """Return the node's properties of secured listeners, with references to mounted Secrets."""
-    controllers = context.manifests.controllers.spec.listeners[0]
+    controllers = context.manifests.controllers_listener(node.controllers_listener)
     return security.node_properties(node, controllers, secret_files(context))

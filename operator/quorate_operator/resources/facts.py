@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import Secret
+from quorate_operator.models.started_listeners import StartedListeners
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredNode, Formation, Implementation, Role
 
@@ -81,6 +82,8 @@ class Facts:
     """The hosts of the namespace that lead to each listener of a node, also in their overlap."""
     configured: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
     """The addresses that each node was started with, used while a load balancer or host is temporarily unknown."""
+    listeners: Mapping[int, StartedListeners] = field(default_factory=dict)
+    """The listeners that each node was started with, as far as they are known."""
     revisions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """The revision that each node's pod was created with, used where a Secret that it depends on is missing."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)

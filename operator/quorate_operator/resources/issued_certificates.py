@@ -10,6 +10,7 @@ from quorate_operator.models.base import duration_ms
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.object_names import authority_certificate_name, authority_name
 from quorate_operator.models.security import TLS_AUTHORITIES, Tls
+from quorate_operator.models.started_listeners import StartedListeners
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
 from quorate_operator.planning.rollout import AUTHORITIES
@@ -47,19 +48,22 @@ def certificate_requests(
     def hosts_of(pool: Pool, listener: Listener) -> Iterable[str]:
         return chain(*listener_hosts(context, desired, pool, listener, hosts or {}))
 
-    return requests_of(context.manifests.resources, hosts_of)
+    return requests_of(context.manifests.resources, hosts_of, started=context.facts.listeners.values())
 
 
 def requests_of(
     pools: Iterable[Pool],
     hosts_of: Callable[[Pool, Listener], Iterable[str]],
     validity: timedelta = CERTIFICATE_VALIDITY,
+    *,
+    started: Iterable[StartedListeners] = (),
 ) -> tuple[CertificateRequest, ...]:
     """Return the certificates that the cluster's authority has to issue for the listeners of pools.
 
     `hosts_of` are the hosts by which a listener is reached. Without a duration in the manifest, `validity` is that of
-    its certificate.
+    its certificate. `started` are the listeners of the nodes that were started.
     """
+    in_use = frozenset(name for listeners in started for name in listeners.in_use)
     return tuple(
         CertificateRequest(
             secret=tls.secret,
@@ -67,7 +71,7 @@ def requests_of(
             # The common name is the principal of nodes that show the certificate, as with cert-manager.
             names=Names(common_name=pool.metadata.name, hosts=tuple(hosts_of(pool, listener))),
             validity=_validity_of(tls, validity),
-            clients=_clients_of(pool, place),
+            clients=_clients_of(pool, is_between_nodes=place == 0 or listener.name in in_use),
         )
         for pool in pools
         for place, listener in enumerate(pool.spec.listeners)
@@ -83,11 +87,23 @@ def _validity_of(tls: Tls, default: timedelta) -> Validity:
     return Validity(duration=duration or default, renew_before=renew_before)
 
 
-def _clients_of(pool: Pool, place: int) -> frozenset[Role]:
-    """Return which nodes connect to a listener of other nodes: all to that of controllers, brokers to their first."""
+def _clients_of(pool: Pool, *, is_between_nodes: bool) -> frozenset[Role]:
+    """Return which nodes may connect to a listener of others: all to those of controllers, brokers to their first."""
     if isinstance(pool, KafkaController):
         return frozenset(Role)
-    return frozenset({Role.BROKER} if place == 0 else ())
+    return frozenset({Role.BROKER} if is_between_nodes else ())
+
+
+def unused_by(pools: Iterable[Pool], started: StartedListeners | None) -> frozenset[str]:
+    """Return the Secrets of listeners by which a node does not connect to others; none if that is unknown."""
+    if started is None:
+        return frozenset()
+    return frozenset(
+        listener.tls.secret
+        for pool in pools
+        for listener in pool.spec.listeners
+        if listener.tls is not None and listener.name not in started.in_use
+    )
 
 
 def carried_by(context: Context, node: DesiredNode) -> str | None:
@@ -112,7 +128,12 @@ def carrying(
     """
     using = {node.node_id for node in desired.nodes_with_settings if _used(context, node)}
     return tuple(
-        carried_of(revision.get(AUTHORITIES), pod_name(pool, node_id), role)
+        carried_of(
+            revision.get(AUTHORITIES),
+            pod_name(pool, node_id),
+            role,
+            unused_by(context.manifests.resources, context.facts.listeners.get(node_id)),
+        )
         for node_id, (pool, role, revision) in sorted(pods.items())
         if node_id in using or AUTHORITIES in revision
     )

@@ -5,10 +5,13 @@ leads to the pod as long as it exists. Other names are managed elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from quorate_operator.models.exposures import PASSTHROUGH_PORT, WITH_SERVICES
 from quorate_operator.models.hosts import fill_host, is_in_namespace, template_values, without_domain
 from quorate_operator.models.listeners import BrokerListener, Listener
+from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role, Unassigned
 from quorate_operator.resources.facts import BootstrapOf, Context, ListenerOf
@@ -22,6 +25,7 @@ from quorate_operator.resources.names import (
     pool_names,
 )
 
+_Pool = TypeVar("_Pool", KafkaController, KafkaBroker)
 CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
 HTTP_PORT = 9404
@@ -30,24 +34,47 @@ HTTP_PORT = 9404
 
 def listener_port(node: DesiredNode, listener: Listener) -> int:
     """Return the port of a listener in its pod: the manifest's, or the next free one."""
-    if node.role is Role.BROKER:
-        return broker_port(node.listeners, listener)
-    return CONTROLLER_PORT if listener.port is None else listener.port
+    return pool_port(node.role, node.listeners, listener)
 
 
-def broker_port(listeners: Sequence[Listener], listener: Listener) -> int:
-    """Return the port of one of a broker's listeners in its pod, as `listener_port`."""
+def pool_port(role: Role, listeners: Sequence[Listener], listener: Listener) -> int:
+    """Return the port of one of a pool's listeners in each pod, as `listener_port`."""
     if listener.port is not None:
         return listener.port
-    taken = {other.port for other in listeners} | {CONTROLLER_PORT, HTTP_PORT}
+    taken = {other.port for other in listeners} | {HTTP_PORT}
+    first = CONTROLLER_PORT
+    if role is Role.BROKER:
+        taken |= {CONTROLLER_PORT}
+        first = BROKER_PORT_FIRST
     without = [other.name for other in listeners if other.port is None]
-    free = [port for port in range(BROKER_PORT_FIRST, BROKER_PORT_FIRST + 100) if port not in taken]
+    free = [port for port in range(first, first + 100) if port not in taken]
     return free[without.index(listener.name)]
 
 
-def contact(context: Context, node: DesiredNode) -> Address:
-    """Return the address that other nodes use: the pod's own name, and the first listener."""
-    return Address(pod_host(context, node.pool, node.node_id), listener_port(node, node.listeners[0]))
+def with_ports(manifests: Manifests) -> Manifests:
+    """Return the manifests with the port of each listener, so that it does not depend on their order any more."""
+
+    def filled(pool: _Pool, role: Role) -> _Pool:
+        listeners = pool.spec.listeners
+        chosen = [pool_port(role, listeners, listener) for listener in listeners]
+        if all(listener.port == port for listener, port in zip(listeners, chosen, strict=True)):
+            return pool
+        ported = tuple(
+            listener.model_copy(update={"port": port})
+            for listener, port in zip(listeners, chosen, strict=True)
+        )
+        return pool.model_copy(update={"spec": pool.spec.model_copy(update={"listeners": ported})})
+
+    return replace(
+        manifests,
+        controllers=filled(manifests.controllers, Role.CONTROLLER),
+        brokers=tuple(filled(pool, Role.BROKER) for pool in manifests.brokers),
+    )
+
+
+def contact(context: Context, node: DesiredNode, listener: Listener) -> Address:
+    """Return the address that other nodes use: the pod's own name, and the port of the listener."""
+    return Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
 
 
 def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
@@ -171,12 +198,15 @@ _ASSIGNED = {"LoadBalancer": "an address of the load balancer", "NodePort": "a n
 
 
 def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Address:
+    known = context.facts.configured.get(node.node_id, {})
+    if listener.name in node.withdrawn and listener.name in known:
+        return known[listener.name]  # until it goes, it has the host that was removed with it
     found = _assigned(context, node, listener)
     if found is not None:
         return found
     # An address that Kubernetes has not assigned yet, or does not report at the moment, must not restart a node.
     own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
-    return context.facts.configured.get(node.node_id, {}).get(listener.name, own)
+    return known.get(listener.name, own)
 
 
 def _assigned(context: Context, node: DesiredNode, listener: Listener) -> Address | None:

@@ -21,6 +21,7 @@ from quorate_operator.resources.configs import (
     CONFIG_DIRECTORY,
     PROPERTIES_FILE,
     advertised_text,
+    listeners_text,
     log4j2_file,
     quorum_facts,
     secret_files,
@@ -47,6 +48,7 @@ from quorate_operator.resources.jmx_metrics import (
 )
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
+    ANNOTATION_LISTENERS,
     ANNOTATION_RENDERING,
     ANNOTATION_REVISION,
     CONDITION_IN_SYNC,
@@ -129,6 +131,7 @@ def node_pod(
     annotations = dict(template.annotations) | {
         ANNOTATION_REVISION: json.dumps(dict(node.revision), sort_keys=True),
         ANNOTATION_ADVERTISED: advertised_text({**node.advertised, **advertised}),
+        ANNOTATION_LISTENERS: listeners_text(context, node),
     }
     if (record := record_of(node.rendering)) is not None:
         annotations[ANNOTATION_RENDERING] = record
@@ -203,7 +206,7 @@ def format_arguments(
     arguments += ["--cluster-id", cluster_id, "--ignore-formatted", "--directory-id-to", TERMINATION_LOG]
     if node.role is Role.CONTROLLER:
         if desired.dynamic_quorum and is_initial:
-            founders = [voter for voter in quorum_facts(context, desired).voters if voter.directory_id]
+            founders = [voter for voter in quorum_facts(context, desired, node).voters if voter.directory_id]
             arguments += ["--initial-controllers", initial_controllers(founders)]
         elif desired.dynamic_quorum:
             arguments.append("--no-initial-controllers")

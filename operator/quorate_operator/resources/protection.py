@@ -19,7 +19,7 @@ from quorate_operator.resources.names import (
     metadata,
     pool_labels,
 )
-from quorate_operator.resources.pod_addresses import HTTP_PORT, broker_port, listener_port
+from quorate_operator.resources.pod_addresses import HTTP_PORT, pool_port
 
 ALWAYS_ALLOW = "AlwaysAllow"
 IF_HEALTHY_BUDGET = "IfHealthyBudget"
@@ -78,19 +78,17 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
     Everything else is refused, except for the listener's `networkPolicyPeers`. Outgoing connections are not
     restricted.
     """
-    (listener,) = context.manifests.controllers.spec.listeners
-    ports = {
-        listener_port(node, listener)
-        for node in desired.of_role(Role.CONTROLLER)
-        for listener in node.listeners
-    }
+    del desired  # all controllers have the listeners of the manifest
+    listeners = context.manifests.controllers.spec.listeners
+    inside = _inside(context, Role.CONTROLLER, Role.BROKER)
     rules = [
         _rule(
-            sorted(ports),
-            [*_inside(context, Role.CONTROLLER, Role.BROKER), *(listener.network_policy_peers or ())],
-        ),
-        _metrics_rule(context.manifests.controllers),
+            [pool_port(Role.CONTROLLER, listeners, listener)],
+            [*inside, *(listener.network_policy_peers or ())],
+        )
+        for listener in listeners
     ]
+    rules.append(_metrics_rule(context.manifests.controllers))
     selected = cluster_labels(context, Role.CONTROLLER)
     name = f"{context.cluster}-controllers"
     return _policy(context, context.manifests.controllers, name, selected, rules)
@@ -108,7 +106,8 @@ def brokers_policies(context: Context) -> tuple[Object, ...]:
         if not pool.spec.network_policy.enabled:
             continue
         ports = {
-            listener.name: broker_port(pool.spec.listeners, listener) for listener in pool.spec.listeners
+            listener.name: pool_port(Role.BROKER, pool.spec.listeners, listener)
+            for listener in pool.spec.listeners
         }
         rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
         rules += [

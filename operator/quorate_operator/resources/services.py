@@ -37,6 +37,7 @@ from quorate_operator.resources.pod_addresses import (
     HTTP_PORT,
     bootstrap_addresses,
     listener_port,
+    pool_port,
     published_name,
 )
 
@@ -64,11 +65,8 @@ _STORED = TypeAdapter(list[_Stored])
 
 def headless_service(context: Context, desired: DesiredCluster, pool: str, role: Role) -> Object:
     """Return the Service that gives a pool's pods their host names, also before they are ready."""
-    nodes = [node for node in desired.nodes_with_settings if node.pool == pool]
-    ports = [
-        {"name": dns_label(listener.name), "port": listener_port(nodes[0], listener)}
-        for listener in (nodes[0].listeners if nodes else ())
-    ]
+    has_nodes = any(node.pool == pool for node in desired.nodes_with_settings)
+    ports = _ports(context, pool, role) if has_nodes else []
     if role is Role.CONTROLLER:
         ports.append({"name": "http", "port": HTTP_PORT})
     selected = pool_labels(context, pool, role)
@@ -77,6 +75,15 @@ def headless_service(context: Context, desired: DesiredCluster, pool: str, role:
         spec["ports"] = ports
     spec |= ip_families(context.pool(pool).spec.services)
     return service(context, pool, pool, descriptive_labels(context) | selected, spec, annotations={})
+
+
+def _ports(context: Context, pool: str, role: Role) -> list[Object]:
+    """Return the ports of a pool's listeners, in the order of its manifest."""
+    listeners = context.pool(pool).spec.listeners
+    return [
+        {"name": dns_label(listener.name), "port": pool_port(role, listeners, listener)}
+        for listener in listeners
+    ]
 
 
 def ip_families(*settings: Services | Exposure | None) -> Object:
@@ -102,8 +109,12 @@ def published_service(context: Context, node: DesiredNode, publications: Sequenc
     assert name is not None, "only controlled names are published"
     assert {publication.node_id for publication in publications} == {node.node_id}
     targets = {listener.name: listener_port(node, listener) for listener in node.listeners}
-    # Grouped by port, because a name can be written with and without the cluster's domain.
-    ports = {publication.address.port: targets[publication.listener] for publication in publications}
+    # Grouped by port, because a name can be written with and without the cluster's domain. A listener that was
+    # removed is served no more.
+    ports = {
+        publication.address.port: targets.get(publication.listener, publication.address.port)
+        for publication in publications
+    }
     spec = {
         "selector": node_labels(context, node.pool, node.role, node.node_id),
         "publishNotReadyAddresses": True,
@@ -187,15 +198,11 @@ def bootstrap_service(context: Context, desired: DesiredCluster, pool: str) -> O
     if node is None or bootstrap_name(pool) in pool_names(context):
         return None
     selected = pool_labels(context, pool, Role.BROKER)
-    ports = [
-        {"name": dns_label(listener.name), "port": listener_port(node, listener)}
-        for listener in node.listeners
-    ]
     spec: Object = {
         "type": "ClusterIP",
         "publishNotReadyAddresses": True,
         "selector": selected,
-        "ports": ports,
+        "ports": _ports(context, pool, Role.BROKER),
         **ip_families(context.pool(pool).spec.services),
     }
     labels = descriptive_labels(context) | selected

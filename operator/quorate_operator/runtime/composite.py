@@ -57,6 +57,9 @@ class Infrastructure(Protocol):
             ManifestError: the manifests can't be used here.
         """
 
+    async def restage(self, staged: DesiredCluster) -> DesiredCluster:
+        """Return the cluster of the last `complete` with the listeners of this one, and revisions that follow."""
+
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Return every node that is desired or present.
 
@@ -130,6 +133,10 @@ class ClusterRuntime:
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
         """See `Infrastructure.complete`."""
         return await self._infrastructure.complete(desired, manifests)
+
+    async def restage(self, staged: DesiredCluster) -> DesiredCluster:
+        """See `Infrastructure.restage`."""
+        return await self._infrastructure.restage(staged)
 
     async def observe(self, desired: DesiredCluster) -> ObservedCluster:
         with self._observing():

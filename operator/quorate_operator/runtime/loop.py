@@ -13,7 +13,7 @@ need a lock, and where events and states are reported.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -23,11 +23,14 @@ from quorate_operator import clock
 from quorate_operator.models.manifests import ManifestError, Manifests
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster
 from quorate_operator.planning.in_sync import brokers_in_sync
+from quorate_operator.planning.listeners import has_other_listeners, stage
 from quorate_operator.planning.planner import plan
 from quorate_operator.planning.steps import Action, FormCluster, Plan, StepError, WaitFor
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.concurrency import finish_all
 
+Restage = Callable[[DesiredCluster], Awaitable[DesiredCluster]]
+"""Completes a cluster again, with the listeners that its nodes have been staged with."""
 UNCHANGED_FRACTION = 0.1
 """The rest between two passes, as a fraction of the time for which nothing has changed in the plan."""
 
@@ -214,15 +217,21 @@ class ReconcileLoop:
             except ManifestError as error:
                 await self._host.refused(error)
                 return None
-            observation = await self.plan_for(completed)
+            observation = await self.plan_for(completed, self._restage_for(state))
             if observation.desired.running:
                 await self._runtime.apply_supporting_objects(observation.desired, observation.observed)
             await self._host.observed(observation)
             return observation
 
-    async def plan_for(self, desired: DesiredCluster) -> Observation:
-        """Observe and plan for a completed cluster. Change and report nothing."""
+    async def plan_for(self, desired: DesiredCluster, restage: Restage) -> Observation:
+        """Observe and plan for a completed cluster. Change and report nothing.
+
+        By which listeners nodes connect to each other depends on what is observed, and revisions depend on that:
+        `restage` completes the cluster again.
+        """
         observed = await self._runtime.observe(desired)
+        staged = stage(desired, observed)
+        desired = await restage(staged) if has_other_listeners(desired, staged) else staged
         permitted = self._runtime.permitted(plan(desired, observed, self._now_ms()), desired)
         observation = Observation(desired=desired, observed=observed, plan=permitted)
         return replace(observation, plan=await self._host.complete_plan(observation))
@@ -341,7 +350,14 @@ class ReconcileLoop:
             completed = await self._complete(state)
         except ManifestError:
             return None  # the next pass reports it
-        return await self.plan_for(completed)
+        return await self.plan_for(completed, self._restage_for(state))
+
+    def _restage_for(self, state: DesiredState) -> Restage:
+        async def restage(staged: DesiredCluster) -> DesiredCluster:
+            completed = await self._runtime.restage(staged)
+            return replace(completed, running=state.cluster.running)
+
+        return restage
 
     async def _complete(self, state: DesiredState) -> DesiredCluster:
         """Return the desired cluster with what the runtime adds. Raises ManifestError."""

@@ -9,6 +9,8 @@ from kit.planted_mistakes.mistake import Mistake
 _OPERATOR: Final = "operator/quorate_operator"
 _OBSTACLES: Final = f"{_OPERATOR}/planning/restart_obstacles.py"
 _ROLLS: Final = ("unit/operator/planning/test_rollout.py",)
+_LISTENERS: Final = f"{_OPERATOR}/planning/listeners.py"
+_MOVES: Final = ("unit/operator/planning/test_listeners.py",)
 _CERTIFICATES: Final = ("unit/operator/resources/test_cluster_authority.py",)
 
 MISTAKES: Final = (
@@ -215,5 +217,29 @@ MISTAKES: Final = (
         edits=(("    if not (nodes and _is_announced(", "    if True or not (nodes and _is_announced("),),
         harm="clients outside refuse the nodes before they could read the new authority",
         tests=_CERTIFICATES,
+        name="nodes connect by a new listener as soon as processes serve it",
+        file=_LISTENERS,
+        edits=(("if voter.endpoints and name not in voter.endpoints:", "if not voter.endpoints:"),),
+        harm="a candidate has no address of the voters that the voter set has at the former listener alone",
+        tests=_MOVES,
+    ),
+    Mistake(
+        name="a listener that was removed is dropped while nodes connect by it",
+        file=f"{_OPERATOR}/models/started_listeners.py",
+        edits=(
+            (
+                "    whole = _with_ports([*listeners, *kept_on], known)\n",
+                "    whole = _with_ports(listeners, known)\n",
+            ),
+        ),
+        harm="the nodes that were not restarted yet are cut off from those that were",
+        tests=_MOVES,
+    ),
+    Mistake(
+        name="a stopped cluster starts by the listeners of its manifest alone",
+        file=_LISTENERS,
+        edits=(("        if kafka is None:\n", "        if kafka is None:\n            return ()\n"),),
+        harm="voters know each other at the former listener: no leader is ever elected",
+        tests=_MOVES,
     ),
 )

@@ -38,7 +38,7 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
         {"listeners": [{"name": "A"}]},
         {"listeners": [secured() | {"name": "A"}]},
         "listeners[0].protocol can't be changed",
-        "add a listener, or create another pool",
+        "put a listener of another name before it",
     ),
     (
         "KafkaController",
@@ -171,6 +171,21 @@ ALLOWED_CHANGES: list[tuple[str, Object, Object]] = [
     ("KafkaController", {}, {"clusterId": CLUSTER_ID}),
     ("KafkaController", {"quorum": "static"}, {"quorum": "dynamic"}),
     ("KafkaController", {"state": "Hibernated"}, {"listeners": [secured()]}),
+    (
+        "KafkaController",
+        {"listeners": [{"name": "A"}]},
+        {"listeners": [{"name": "B", "protocol": "SSL"}, {"name": "A"}]},
+    ),
+    (
+        "KafkaController",
+        {"listeners": [{"name": "B", "protocol": "SSL"}, {"name": "A"}]},
+        {"listeners": [{"name": "B", "protocol": "SSL"}]},
+    ),
+    (
+        "KafkaBroker",
+        {"listeners": [{"name": "A"}, {"name": "B"}]},
+        {"listeners": [{"name": "B"}, {"name": "A"}]},
+    ),
     ("KafkaBroker", {}, {"storage": {"volumes": [{"id": 0}, {"id": 1, "className": "fast"}]}}),
     (
         "KafkaBroker",

@@ -1,19 +1,24 @@
 """A played cluster with secured listeners: files of Secrets and of clients, what formats with users, tools."""
 
+import asyncio
 import json
 import shlex
 import stat
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from quorate_operator.models.manifests import ManifestError
-from quorate_operator.planning.cluster import NodeState, ObservedNode, Role
+from quorate_operator.models.started_listeners import WAY_OUT, started_of, started_text
+from quorate_operator.planning.cluster import NodeState, ObservedCluster, ObservedNode, Role
+from quorate_operator.planning.listeners import stage
 from quorate_operator.planning.rollout import changes
 from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
+from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.play_session import Request
 from quorate_operator.runtime.local.stock_kafka import Kafka
@@ -253,21 +258,90 @@ def test_a_secret_that_no_file_has_is_asked_for(tmp_path: Path) -> None:
         adopted(elsewhere, CONTROLLERS, SECRETS)
 
 
+def started(layout: Layout) -> Layout:
+    """The layout when its nodes have been started."""
+    nodes = {
+        node.node_id: replace(
+            layout.identity.nodes[node.node_id], listeners_last=started_text(node.listeners, "CONTROLLER")
+        )
+        for node in layout.desired.nodes
+    }
+    return replace(layout, identity=replace(layout.identity, nodes=nodes))
+
+
 def test_the_protocol_of_running_nodes_is_not_changed(tmp_path: Path) -> None:
     plain = CONTROLLERS.replace("protocol: SASL_SSL", "protocol: SSL", 1).replace(
         "      sasl: {username: node, secretName: login}\n", "", 1
     )
-    plain = plain.replace('superUsers: ["User:node", ', 'superUsers: ["User:ANONYMOUS", ')
+    plain = plain.replace('superUsers: ["User:node", ', 'superUsers: ["User:node", "User:ANONYMOUS", ')
     current = adopted(tmp_path, CONTROLLERS, SECRETS)
+    current = started(current)
     request = edit_of(current, plain)
     with pytest.raises(PlayError) as refused:
         play_session.settle_edited(request.as_arguments(), current, frozenset({3000}))
     assert str(refused.value) == (
-        "KafkaController quorum: spec.listeners[0].protocol: 'SSL': is SASL_SSL and can't be changed while nodes "
-        "run, which talk to each other by it; `quorate play stop` first"
+        "KafkaController quorum: spec.listeners[CONTROLLER].protocol: 'SSL': nodes run with SASL_SSL and connect to "
+        f"each other by it: {WAY_OUT}; or run `quorate play stop` first"
     )
     edited = play_session.settle_edited(request.as_arguments(), current, frozenset({0}))
     assert edited.node(3000).listeners[0].protocol == "SSL"
+
+
+def test_a_removed_listener_of_running_nodes_stays_served(tmp_path: Path) -> None:
+    current = started(adopted(tmp_path, CONTROLLERS, SECRETS))
+    renamed = CONTROLLERS.replace("name: CONTROLLER", "name: OTHER").replace("name: CLIENTS", "name: MORE")
+    running = frozenset({0, 3000, 3001})
+    edited = play_session.settle_edited(edit_of(current, renamed).as_arguments(), current, running)
+    names = {node.node_id: [own.name for own in node.listeners] for node in edited.desired.nodes}
+    assert names == {3000: ["OTHER", "CONTROLLER"], 3001: ["OTHER", "CONTROLLER"], 0: ["MORE", "CLIENTS"]}
+    observed = ObservedCluster(
+        nodes={
+            node_id: ObservedNode(
+                node_id=node_id,
+                role=kept.role,
+                state=NodeState.READY,
+                listeners=started_of(kept.listeners_last),
+            )
+            for node_id, kept in edited.identity.nodes.items()
+        },
+        quorum=None,
+    )
+    staged = stage(edited.desired, observed)
+    for node_id in (3000, 0):
+        node = next(node for node in staged.nodes if node.node_id == node_id)
+        edited.write_config(node)
+        properties = parse_properties(edited.config_file(node).read_text())
+        if node_id:
+            assert properties["controller.listener.names"] == "CONTROLLER,OTHER"
+            ports = (str(current.own_address(voter, "CONTROLLER")) for voter in (3000, 3001))
+            assert properties["controller.quorum.bootstrap.servers"] == ",".join(ports)
+        else:
+            assert properties["inter.broker.listener.name"] == "MORE", "no other broker has to serve it"
+            assert properties["controller.listener.names"] == "CONTROLLER"
+    assert stage(staged, observed) == staged
+
+    infrastructure = LocalInfrastructure(edited, {}, lambda: None)
+    for node_id, name in ((3000, "CONTROLLER"), (3000, "OTHER")):
+        completed = asyncio.run(infrastructure.complete(edited.desired, infrastructure.layout.manifests))
+        served = {node.node_id: [own.name for own in node.listeners] for node in completed.nodes}
+        assert served == names, "a node still connects by the former listener"
+        records = {
+            kept_id: started_text(
+                sorted(edited.node(kept_id).listeners, key=lambda own: own.name not in ("MORE", name)),
+                name if kept_id == node_id else "OTHER",
+            )
+            for kept_id in edited.identity.nodes
+        }
+        nodes = {
+            kept_id: replace(kept, listeners_last=records[kept_id])
+            for kept_id, kept in edited.identity.nodes.items()
+        }
+        layout = infrastructure.layout
+        infrastructure.layout = replace(layout, identity=replace(layout.identity, nodes=nodes))
+        names = {**names, 0: ["MORE"]}
+    completed = asyncio.run(infrastructure.complete(edited.desired, infrastructure.layout.manifests))
+    served = {node.node_id: [own.name for own in node.listeners] for node in completed.nodes}
+    assert served == {3000: ["OTHER"], 3001: ["OTHER"], 0: ["MORE"]}
 
 
 OWN = CONTROLLERS.replace("tls: {secretName: cert}", "tls: {clientAuth: requested}")

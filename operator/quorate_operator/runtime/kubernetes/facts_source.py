@@ -35,6 +35,7 @@ from quorate_operator.runtime.kubernetes.observation import (
     NodeObjects,
     annotation,
     configured_of,
+    listeners_of,
     revision_of,
     time_ms,
     volumes_in_use,
@@ -85,6 +86,11 @@ class FactsSource:
             bootstrap_node_ports=assigned.bootstrap_node_ports,
             host_ips={node_id: addresses[0] for node_id, addresses in host_ips.items()},
             configured=configured,
+            listeners={
+                node_id: listeners
+                for node_id, found in objects.items()
+                if (listeners := listeners_of(found)) is not None
+            },
             revisions={
                 node_id: revision_of(found.pod) for node_id, found in objects.items() if found.pod is not None
             },

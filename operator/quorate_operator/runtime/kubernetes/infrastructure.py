@@ -17,6 +17,7 @@ from quorate_admin.security.config import SecurityConfig
 from quorate_operator import clock
 from quorate_operator.models.hosts import TemplateError
 from quorate_operator.models.manifests import ManifestError, Manifests
+from quorate_operator.models.started_listeners import with_listeners_in_use
 from quorate_operator.models.status import HistoryStatus, ListenerStatus
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning import steps
@@ -33,6 +34,7 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
+from quorate_operator.planning.listeners import relisted, with_listeners_of
 from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.rollout import changes
 from quorate_operator.resources.cluster_authority import CertificateTimes
@@ -42,7 +44,7 @@ from quorate_operator.resources.facts import Context, Images
 from quorate_operator.resources.ingress_hosts import ingress_hosts
 from quorate_operator.resources.jmx_metrics import has_agent
 from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
-from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
+from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port, with_ports
 from quorate_operator.resources.pods import (
     dry_run_pod,
     node_pod,
@@ -81,7 +83,9 @@ from quorate_operator.runtime.kubernetes.observation import (
     annotation,
     configured_of,
     formatted_directory_id,
+    listeners_of,
     observed_node,
+    started_nodes,
     verifications_of,
     verified_text,
 )
@@ -119,6 +123,8 @@ class KubernetesInfrastructure:
         self._name = name
         self._images = images
         self._context: Context | None = None
+        self._desired: DesiredCluster | None = None
+        """The cluster that was completed last, without what that added."""
         self._secured: SecuredAddresses | None = None
         self._objects = ClusterObjects(api, cache, namespace=namespace, cluster=name)
         self._identity = StoredIdentity(api, self._objects, quorum, store)
@@ -134,12 +140,28 @@ class KubernetesInfrastructure:
     # Observing
 
     async def complete(self, desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
+        source = f"{self._namespace}/{self._name}"
+        manifests = with_ports(
+            with_listeners_in_use(manifests, started_nodes(self._objects.nodes().values()), source)
+        )
         await self._facts_source.refresh_secrets(manifests)
         facts = self._facts_source.facts(manifests, self._images, self._identity.formation())
         facts = replace(facts, unissued=self._issued.unissued)
         self._context = Context(manifests=manifests, facts=facts)
+        self._desired = relisted(desired, manifests)
+        return self._completed(self._desired)
+
+    async def restage(self, staged: DesiredCluster) -> DesiredCluster:
+        assert self._desired is not None, "`complete` comes first in each observation"
+        return self._completed(with_listeners_of(self._desired, staged))
+
+    def _completed(self, desired: DesiredCluster) -> DesiredCluster:
+        """Return the cluster with addresses and revisions. Raises ManifestError."""
+        assert self._context is not None, "`complete` comes first in each observation"
         try:
-            completed = complete(self._identity.as_configured(desired), manifests, facts)
+            completed = complete(
+                self._identity.as_configured(desired), self._context.manifests, self._context.facts
+            )
         except TemplateError as error:
             raise ManifestError(str(error)) from error
         self._secured = SecuredAddresses(self._context, completed, self._objects.nodes().values())
@@ -151,7 +173,8 @@ class KubernetesInfrastructure:
         plan = replace(
             plan, refusals=(*plan.refusals, *(rejected.as_refusal() for rejected in self._refused))
         )
-        return with_logins(with_secrets(plan, context, desired), desired, context.facts.revisions)
+        listeners = {node_id: started.controllers for node_id, started in context.facts.listeners.items()}
+        return with_logins(with_secrets(plan, context, desired), desired, context.facts.revisions, listeners)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         """Return every node that is desired or present, without those of deleted pools."""
@@ -221,7 +244,10 @@ class KubernetesInfrastructure:
             like = nodes.get(node_id) or next(
                 (node for node in desired.nodes_with_settings if node.pool == objects.pool), None
             )
-            if like is not None:
+            started = listeners_of(objects)
+            if started is not None and started.own[0].port is not None:
+                found[node_id] = Address(address, started.own[0].port)
+            elif like is not None:
                 found[node_id] = Address(address, listener_port(like, like.listeners[0]))
         return found
 

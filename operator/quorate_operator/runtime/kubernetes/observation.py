@@ -2,12 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from quorate_protocol.properties import parse_properties
+
 from quorate_operator.models.base import quantity_bytes
+from quorate_operator.models.started_listeners import (
+    StartedListener,
+    StartedListeners,
+    StartedNode,
+    started_of,
+)
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import (
     Address,
@@ -19,9 +27,11 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.differences import rendering_of
 from quorate_operator.planning.losses import LostVolumes
+from quorate_operator.resources.configs import PROPERTIES_FILE
 from quorate_operator.resources.data_volumes import data_directory
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
+    ANNOTATION_LISTENERS,
     ANNOTATION_RENDERING,
     ANNOTATION_REVISION,
     ANNOTATION_VERIFIED,
@@ -132,6 +142,7 @@ def observed_node(
     )
     state = NodeState.STOPPED if is_prepared else NodeState.ABSENT
     facts: dict[str, Any] = {"configured": configured_of(objects.config)}
+    listeners = listeners_of(objects)
     if pod is not None:
         state, of_pod = _state_of(pod)
         is_leaving = claim is None or claim["metadata"].get("deletionTimestamp") is not None
@@ -153,6 +164,7 @@ def observed_node(
         volumes={volume_id: volume_of(volume_id, claim) for volume_id, claim in objects.claims.items()},
         unreachable_host=unreachable_host,
         lost_volumes=lost_volumes,
+        listeners=listeners,
         # ForgetNode removes the configuration and leaves the claim.
         is_forgotten=pod is None and objects.config is None,
         **facts,
@@ -213,6 +225,44 @@ def configured_of(item: Object | None) -> dict[str, Address]:
     """Return the advertised addresses with which a pod or ConfigMap was created, by listener name."""
     written = _json(annotation(item, ANNOTATION_ADVERTISED))
     return {name: parse_address(text) for name, text in written.items()}
+
+
+def listeners_of(objects: NodeObjects) -> StartedListeners | None:
+    """Return the listeners that a node was started with; None if they are unknown.
+
+    Pods of earlier releases have no record: what they read is in their ConfigMap.
+    """
+    started = started_of(annotation(objects.pod or objects.config, ANNOTATION_LISTENERS))
+    if started is not None or objects.config is None:
+        return started
+    text = objects.config.get("data", {}).get(PROPERTIES_FILE, "")
+    try:
+        return _configured_listeners(parse_properties(text))
+    except (KeyError, ValueError):
+        return None
+
+
+def started_nodes(nodes: Iterable[NodeObjects]) -> Iterator[StartedNode]:
+    """Yield the nodes whose listeners are known."""
+    for objects in nodes:
+        listeners = listeners_of(objects)
+        if listeners is not None:
+            runs = objects.pod is not None and _state_of(objects.pod)[0].runs
+            yield StartedNode(pool=objects.pool, listeners=listeners, is_running=runs)
+
+
+def _configured_listeners(properties: Mapping[str, str]) -> StartedListeners | None:
+    """Return what is known of a node's listeners by its properties. Raises KeyError and ValueError."""
+    controllers = properties["controller.listener.names"].split(",")[0]
+    protocols = dict(entry.split(":") for entry in properties["listener.security.protocol.map"].split(","))
+    first = properties.get("inter.broker.listener.name", controllers)
+    bound = (entry.partition("://") for entry in properties["listeners"].split(","))
+    own = [
+        StartedListener(name=name, protocol=protocols[name], port=int(address.rpartition(":")[2]))
+        for name, _, address in bound
+    ]
+    own.sort(key=lambda listener: listener.name != first)
+    return StartedListeners(own=tuple(own), controllers=controllers) if own else None
 
 
 def verifications_of(objects: NodeObjects) -> tuple[Verification, ...]:

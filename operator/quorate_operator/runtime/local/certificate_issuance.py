@@ -9,6 +9,7 @@ from datetime import datetime
 
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.secrets import Secret
+from quorate_operator.models.started_listeners import started_of
 from quorate_operator.planning.cluster import DesiredCluster
 from quorate_operator.resources.authority import AUTHORITY_VALIDITY
 from quorate_operator.resources.cluster_authority import (
@@ -20,10 +21,15 @@ from quorate_operator.resources.cluster_authority import (
     carried_text,
     decide,
 )
-from quorate_operator.resources.issued_certificates import Pool, owners_of_secrets, requests_of
+from quorate_operator.resources.issued_certificates import (
+    Pool,
+    owners_of_secrets,
+    requests_of,
+    unused_by,
+)
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.errors import PlayError
-from quorate_operator.runtime.local.identity import ClusterIdentity
+from quorate_operator.runtime.local.identity import ClusterIdentity, started_nodes
 from quorate_operator.runtime.local.loopback import LOOPBACK
 from quorate_operator.runtime.local.machine_addresses import advertised_address
 from quorate_operator.runtime.local.own_certificates import OwnCertificates, own_uses, stored_certificates
@@ -51,6 +57,7 @@ def issue_certificates(
         manifests.resources,
         lambda pool, listener: _hosts(cluster, desired, identity, pool, listener.name),
         AUTHORITY_VALIDITY,
+        started=[node.listeners for node in started_nodes(identity, running)],
     )
     nodes = _carrying(manifests, identity, stored, running)
     authority, secrets = stored.authority, dict(stored.secrets)
@@ -98,7 +105,12 @@ def _carrying(
         using = {pool.metadata.name for pool in manifests.resources}
     text = carried_text(tuple(stored.secrets.values()))
     return tuple(
-        carried_of(text, f"{identity.nodes[node_id].role}-{node_id}", identity.nodes[node_id].role)
+        carried_of(
+            text,
+            f"{identity.nodes[node_id].role}-{node_id}",
+            identity.nodes[node_id].role,
+            unused_by(manifests.resources, started_of(identity.nodes[node_id].listeners_last)),
+        )
         for node_id in sorted(running)
         if identity.nodes[node_id].pool in using
     )

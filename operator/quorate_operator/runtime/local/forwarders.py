@@ -197,9 +197,11 @@ class Publications:
     async def resume(self) -> None:
         """Publish the addresses again that the last supervisor published. Raises PlayError."""
         for publication in self._published.values():
-            await self._open(
-                publication.address, self._own_address(publication.node_id, publication.listener)
-            )
+            try:
+                target = self._own_address(publication.node_id, publication.listener)
+            except KeyError:
+                continue  # its listener was removed: the address is withdrawn
+            await self._open(publication.address, target)
 
     async def publish(self, action: PublishAddress) -> None:
         """Point an address at a node. Raises PlayError; StepError while it points at another node."""

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from quorate_protocol.uuids import random_uuid, uuid_to_text
 
+from quorate_operator.models.started_listeners import StartedNode, started_of
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning.cluster import (
     Address,
@@ -61,6 +62,8 @@ class NodeIdentity:
     """The node has left, and only its data is kept."""
     advertised_last: Mapping[str, Address] = field(default_factory=dict)
     """The addresses that it was last started with, by listener name; empty if it was never started."""
+    listeners_last: str = ""
+    """The record of the listeners that it was last started with, see `started_listeners.started_of`."""
     volumes: tuple[int, ...] = (METADATA_VOLUME,)
     """The volumes that its next start uses, of those that it has."""
 
@@ -72,6 +75,12 @@ class NodeIdentity:
     def own_addresses(self) -> Mapping[str, Address]:
         """Where the node itself listens, by listener name."""
         return {name: self.own_address(name) for name in self.ports if name != HTTP}
+
+    @property
+    def first_listener(self) -> str:
+        """The listener by which other nodes connect to it, as it was last started."""
+        started = started_of(self.listeners_last)
+        return next(iter(self.own_addresses)) if started is None else started.own[0].name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,21 +169,34 @@ def settle_identity(
     return replace(kept, nodes={**kept.nodes, **nodes}, kafka_versions=frozenset(kafka_versions))
 
 
-def quorum_facts(desired: DesiredCluster, identity: ClusterIdentity) -> QuorumFacts:
-    """Return the quorum for configurations."""
+def started_nodes(identity: ClusterIdentity, running: Collection[int]) -> Iterator[StartedNode]:
+    """Yield the nodes with the listeners that they were last started with."""
+    for node_id, kept in identity.nodes.items():
+        listeners = started_of(kept.listeners_last)
+        if listeners is not None and not kept.is_forgotten:
+            yield StartedNode(pool=kept.pool, listeners=listeners, is_running=node_id in running)
+
+
+def quorum_facts(
+    desired: DesiredCluster, identity: ClusterIdentity, node: DesiredNode | None = None
+) -> QuorumFacts:
+    """Return the quorum for configurations: for that of a node, as it connects to the controllers."""
     controllers = desired.of_role(Role.CONTROLLER)
-    listener = controllers[0].listeners[0]
+    name = None if node is None else node.controllers_listener
+    listener = next(
+        (own for own in controllers[0].listeners if own.name == name), controllers[0].listeners[0]
+    )
     voters = []
-    for node in controllers:
-        kept = identity.nodes[node.node_id]
+    for controller in controllers:
+        kept = identity.nodes[controller.node_id]
         assert kept.directory_id is not None, "a controller's directory id is settled before it is formatted"
         own = kept.own_address(listener.name)
         voters.append(
             Voter(
-                node_id=node.node_id,
+                node_id=controller.node_id,
                 directory_id=kept.directory_id,
                 contact=own,
-                advertised=node.advertised.get(listener.name, own),
+                advertised=controller.advertised.get(listener.name, own),
             )
         )
     return QuorumFacts(
@@ -284,6 +306,7 @@ def _node_identity(
         implementation=node.implementation,
         kafka_version=node.kafka_version,
         advertised_last=before.advertised_last if before else {},
+        listeners_last=before.listeners_last if before else "",
         volumes=before.volumes if before else (METADATA_VOLUME, *(node.volumes.keys() - {METADATA_VOLUME})),
     )
 

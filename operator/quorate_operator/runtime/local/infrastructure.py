@@ -10,6 +10,12 @@ from quorate_admin.security.config import SecurityConfig
 
 from quorate_operator.models.listeners import Listener
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.started_listeners import (
+    started_of,
+    started_text,
+    with_listeners_in_use,
+    without_withdrawn,
+)
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.planning import steps
 from quorate_operator.planning.cluster import (
@@ -25,13 +31,14 @@ from quorate_operator.planning.cluster import (
     Role,
     Verification,
 )
+from quorate_operator.planning.listeners import relisted, with_listeners_of
 from quorate_operator.planning.logins import with_logins
 from quorate_operator.planning.volumes import used_volumes
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import ChildProcess
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.forwarders import Publications
-from quorate_operator.runtime.local.identity import ClusterIdentity, write_identity
+from quorate_operator.runtime.local.identity import ClusterIdentity, started_nodes, write_identity
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.machine_addresses import complete, knows_controllers
 from quorate_operator.runtime.local.node_process import LocalNode, Shippers, StartedWith
@@ -82,7 +89,24 @@ class LocalInfrastructure:
 
         Raises PlayError: an address is not unique, or a listener can't be played.
         """
+        if manifests.withdrawn and manifests is self.layout.manifests:
+            self._drop_unused_listeners()
+            manifests = self.layout.manifests
+            desired = relisted(desired, manifests)
         return complete(manifests, desired, self.layout.identity)
+
+    def _drop_unused_listeners(self) -> None:
+        """Continue without the removed listeners by which no node connects any more."""
+        started = started_nodes(self.layout.identity, self.running)
+        asked = without_withdrawn(self.layout.manifests)
+        manifests = with_listeners_in_use(asked, started, "the manifest")
+        if manifests.withdrawn != self.layout.manifests.withdrawn:
+            desired = relisted(self.layout.desired, manifests)
+            completed = complete(manifests, desired, self.layout.identity)
+            self.layout = replace(self.layout, manifests=manifests, desired=completed)
+
+    async def restage(self, staged: DesiredCluster) -> DesiredCluster:
+        return complete(self.layout.manifests, staged, self.layout.identity)
 
     async def nodes(self, desired: DesiredCluster) -> Mapping[int, ObservedNode]:
         wanted = {node.node_id: node for node in desired.nodes}
@@ -106,6 +130,7 @@ class LocalInfrastructure:
                     volumes=volumes,
                     revision=self._revision_of(node),
                     advertised_last=kept.advertised_last,
+                    listeners_last=started_of(kept.listeners_last),
                 )
             if node_id in wanted:
                 # A played node has directories, which a user may delete: a replacement of volumes is of no use here.
@@ -167,9 +192,8 @@ class LocalInfrastructure:
         return {}
 
     async def apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
-        del desired  # it is the layout's
         try:
-            await self._apply(action)
+            await self._apply(action, desired)
         except steps.StepError:
             raise
         except (OSError, PlayError) as error:
@@ -194,7 +218,11 @@ class LocalInfrastructure:
 
     def permitted(self, plan: steps.Plan, desired: DesiredCluster) -> steps.Plan:
         running = {node_id: node.started_with.revision for node_id, node in self._nodes.items() if node.runs}
-        return with_logins(plan, desired, running)
+        started = {
+            node_id: started_of(self.layout.identity.nodes[node_id].listeners_last) for node_id in running
+        }
+        listeners = {node_id: known.controllers for node_id, known in started.items() if known is not None}
+        return with_logins(plan, desired, running, listeners)
 
     async def apply_supporting_objects(self, desired: DesiredCluster, observed: ObservedCluster) -> None:
         """Trim the nodes' logs, and ship the log of each running controller if the manifest has a history.
@@ -217,7 +245,8 @@ class LocalInfrastructure:
         await self._shippers.close()
         await self._publications.close()
 
-    async def _apply(self, action: steps.RuntimeAction) -> None:
+    async def _apply(self, action: steps.RuntimeAction, desired: DesiredCluster) -> None:
+        """Apply a step. The layout is the newest one; of `desired`, only the staged listeners count."""
         match action:
             case steps.FormCluster():
                 self._form(action)
@@ -226,7 +255,7 @@ class LocalInfrastructure:
                 self._use_volumes(action.node_id, frozenset((METADATA_VOLUME, *node.volumes)))
                 await disks.create(self.layout, node, is_initial=action.is_initial)
             case steps.StartNode():
-                await self._start(action)
+                await self._start(action, desired)
             case steps.StopNode():
                 await self._nodes[action.node_id].stop(action.grace_ms)
             case steps.CreateVolume():
@@ -266,12 +295,26 @@ class LocalInfrastructure:
             )
         )
 
-    async def _start(self, action: steps.StartNode) -> None:
+    def _staged(self, node_id: int, desired: DesiredCluster) -> DesiredNode | None:
+        """Return a node of the layout with its staged listeners; None if no manifest has it any more.
+
+        Raises StepError if the manifest was edited since these were decided.
+        """
+        node = self._find_desired(node_id)
+        if node is None:
+            return None
+        staged = with_listeners_of(replace(self.layout.desired, nodes=(node,)), desired)
+        names = {listener.name for listener in staged.nodes[0].listeners}
+        if names != {listener.name for listener in node.listeners}:
+            raise steps.StepError(f"{node.label}: its listeners were edited meanwhile")
+        return complete(self.layout.manifests, staged, self.layout.identity).nodes[0]
+
+    async def _start(self, action: steps.StartNode, staged: DesiredCluster) -> None:
         node = self._nodes[action.node_id]
         if node.runs:
             return
         kept = self.layout.identity.nodes[action.node_id]
-        desired = self._find_desired(action.node_id)
+        desired = self._staged(action.node_id, staged)
         if desired is not None:
             asked = replace(desired, advertised={**desired.advertised, **action.advertised})
             self.layout.write_config(asked)
@@ -291,8 +334,14 @@ class LocalInfrastructure:
             command = self.layout.kept_run_command(
                 node.label, kept.implementation, kept.kafka_version, environment=self._environment
             )
-        if kept.advertised_last != started_with.advertised:
-            self._change_node(action.node_id, advertised_last=started_with.advertised)
+        listeners = kept.listeners_last
+        if desired is not None:
+            of_controllers = self.layout.manifests.controllers_listener(desired.controllers_listener)
+            listeners = started_text(desired.listeners, of_controllers.name)
+        if (kept.advertised_last, kept.listeners_last) != (started_with.advertised, listeners):
+            self._change_node(
+                action.node_id, advertised_last=started_with.advertised, listeners_last=listeners
+            )
         node.start(
             command,
             directory=self.layout.directory.node(node.label),
@@ -359,7 +408,8 @@ class LocalInfrastructure:
         return node
 
     def _contact(self, node_id: int) -> Address:
-        return next(iter(self.layout.identity.nodes[node_id].own_addresses.values()))
+        kept = self.layout.identity.nodes[node_id]
+        return kept.own_address(kept.first_listener)
 
     def _own_address(self, node_id: int, listener: str) -> Address:
         return self.layout.own_address(node_id, listener)

@@ -82,7 +82,7 @@ class Layout:
         """Write the node's configuration, so that a changed manifest takes effect. Raises PlayError."""
         build = controller_properties if node.role is Role.CONTROLLER else broker_properties
         ports = self.identity.nodes[node.node_id].ports
-        facts = quorum_facts(self.desired, self.identity)
+        facts = quorum_facts(self.desired, self.identity, node)
         properties = build(node, ports, facts, self.log_directories(node), self.secret_files)
         self.directory.write(self.config_file(node), render_properties(properties, COMMENT))
         if node.implementation is Implementation.JAVA:
@@ -131,7 +131,7 @@ class Layout:
         ]
         if node.role is Role.CONTROLLER:
             if self.identity.dynamic_quorum and is_initial:
-                voters = quorum_facts(self.desired, self.identity).voters
+                voters = quorum_facts(self.desired, self.identity, node).voters
                 formation = self.identity.formation
                 founders = [
                     voter

@@ -13,8 +13,9 @@ from quorate_operator.models.hosts import TemplateError, fill_host, template_val
 from quorate_operator.models.listeners import BrokerListener
 from quorate_operator.models.manifests import Manifests
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
-from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role
 from quorate_operator.planning.differences import Rendering
+from quorate_operator.planning.logins import LOGIN
 from quorate_operator.planning.volumes import VOLUMES, volumes_revision
 from quorate_operator.renderings import rendered_properties, rendered_secrets
 from quorate_operator.runtime.local.errors import PlayError
@@ -53,10 +54,15 @@ def _completed(
     cluster = manifests.controllers.metadata.name
     own = identity.nodes[node.node_id].own_addresses
     advertised = {}
+    last = identity.nodes[node.node_id].advertised_last
     for listener in node.listeners:
-        advertised[listener.name] = advertised_address(node, listener.name, pool, cluster, own[listener.name])
+        name = listener.name
+        if name in node.withdrawn and name in last:
+            advertised[name] = last[name]  # until it goes, it has the host that was removed with it
+        else:
+            advertised[name] = advertised_address(node, name, pool, cluster, own[name])
     interim = {name: own[name] for name, address in advertised.items() if address != own[name]}
-    controllers = manifests.controllers.spec.listeners[0]
+    controllers = manifests.controllers_listener(node.controllers_listener)
     secured = node_properties(node, controllers, SecretFiles(root="", secrets=manifests.secrets))
     secrets = secret_revision(node, controllers, manifests.secrets)
     return replace(
@@ -67,13 +73,17 @@ def _completed(
             address for address in (*advertised.values(), *interim.values()) if is_loopback(address)
         ),
         revision={
-            # A node that was completed before may have had several volumes.
-            **{part: value for part, value in node.revision.items() if part != VOLUMES},
+            # A node that was completed before may have had several volumes, and other listeners.
+            **{
+                part: value
+                for part, value in node.revision.items()
+                if part not in (VOLUMES, "secrets", LOGIN)
+            },
             **_revision(node, manifests, identity, secured),
             **volumes_revision(identity.nodes[node.node_id].volumes),
             **secrets,
         },
-        rendering=_rendering(node, secured, secrets),
+        rendering=_rendering(node, controllers.name, secured, secrets),
     )
 
 
@@ -104,12 +114,13 @@ def advertised_address(
 def _revision(
     node: DesiredNode, manifests: Manifests, identity: ClusterIdentity, secured: Mapping[str, str]
 ) -> Mapping[str, str]:
-    controllers = manifests.controllers.spec.listeners[0]
+    controllers = manifests.controllers_listener(node.controllers_listener)
     content = [
         sorted(node.config.items()),
         [(listener.name, listener.protocol) for listener in node.listeners],
         node.rack,
-        *([secured, controllers.protocol] if secured else []),
+        [controllers.name, controllers.protocol],
+        secured,
     ]
     return {
         "config": _digest(content),
@@ -119,9 +130,12 @@ def _revision(
     }
 
 
-def _rendering(node: DesiredNode, secured: Mapping[str, str], secrets: Mapping[str, str]) -> Rendering:
+def _rendering(
+    node: DesiredNode, controllers: str, secured: Mapping[str, str], secrets: Mapping[str, str]
+) -> Rendering:
     config = {
         "listeners": ",".join(f"{listener.name}:{listener.protocol}" for listener in node.listeners),
+        **({} if node.role is Role.CONTROLLER else {"controller.listener.names": controllers}),
         **({} if node.rack is None else {"broker.rack": node.rack}),
         **node.config,
         **secured,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from quorate_operator import clock
+from quorate_operator.models.started_listeners import StartedListeners
 from quorate_operator.planning.cluster import Address, NodeState, ObservedNode, ObservedVolume, Role
 from quorate_operator.planning.differences import Rendering
 from quorate_operator.runtime.local.child_process import ChildProcess
@@ -78,10 +79,11 @@ class LocalNode:
         volumes: Mapping[int, ObservedVolume],
         revision: Mapping[str, str],
         advertised_last: Mapping[str, Address],
+        listeners_last: StartedListeners | None = None,
     ) -> ObservedNode:
         """Return the node for the planner. `gateway.readiness` judges whether it is ready.
 
-        `advertised_last` is stored at each start, also by an earlier supervisor.
+        `advertised_last` and `listeners_last` are stored at each start, also by an earlier supervisor.
         """
         if self.runs:
             state = NodeState.STARTING
@@ -107,6 +109,7 @@ class LocalNode:
             revision=revision if self.runs else {},
             rendering=self.started_with.rendering if self.runs else {},
             configured=self.started_with.advertised if self.runs else advertised_last,
+            listeners=listeners_last,
         )
 
     def _former_exit(self) -> str | None:

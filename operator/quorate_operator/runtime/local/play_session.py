@@ -21,8 +21,10 @@ from quorate_protocol.printable import PrintableFormatter
 from quorate_operator.gateway.kafka import KafkaGateway
 from quorate_operator.models.manifests import ManifestError, Manifests, load_manifests
 from quorate_operator.models.secrets import SecretUse, secret_uses
+from quorate_operator.models.started_listeners import with_listeners_in_use
 from quorate_operator.planning.cluster import DesiredCluster, Implementation, Role
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.listeners import fixed_protocols, relisted
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.local import disks
 from quorate_operator.runtime.local.child_process import LOG_SIZE_BYTES_MAX
@@ -34,6 +36,7 @@ from quorate_operator.runtime.local.identity import (
     ClusterIdentity,
     read_identity,
     settle_identity,
+    started_nodes,
     write_identity,
 )
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
@@ -151,7 +154,9 @@ def settle(request: Request, kept: ClusterIdentity | None = None, running: Colle
         )
     if kept is None and directory.exists:
         kept = read_identity(directory)
-    desired = _playable(desired_cluster(manifests), request.kafka)
+    if kept is not None:
+        manifests = with_listeners_in_use(manifests, started_nodes(kept, running), request.source)
+    desired = relisted(_playable(desired_cluster(manifests), request.kafka), manifests)
     if kept is not None:
         _check_left_out(manifests, desired, kept, directory)
     identity = settle_identity(directory, desired, request.kafka, kept=kept, running=running)
@@ -227,7 +232,8 @@ def recall(directory: PlayDirectory, kafka: Mapping[str, Kafka] = MappingProxyTy
     except OSError as error:
         raise PlayError(f"{directory.manifest} can't be read: {error.strerror}") from error
     manifests = _load(manifest, str(directory.manifest))
-    desired = _playable(desired_cluster(manifests), identity.kafka_versions)
+    manifests = with_listeners_in_use(manifests, started_nodes(identity, ()), str(directory.manifest))
+    desired = relisted(_playable(desired_cluster(manifests), identity.kafka_versions), manifests)
     own = stored_certificates(manifests, directory)
     manifests = own.added_to(manifests)
     uses = secret_uses(manifests.controllers, manifests.brokers)
@@ -259,21 +265,10 @@ def settle_edited(arguments: Mapping[str, Any], current: Layout, running: frozen
         edited = settle(replace(request, kafka={**current.kafka, **request.kafka}), current.identity, running)
     except ManifestError as error:
         raise PlayError(str(error)) from error
-    _check_protocols(current, edited, running)
+    refusal = next(iter(fixed_protocols(edited.desired)), None)
+    if refusal is not None:
+        raise PlayError(f"{refusal.message}; or run `quorate play stop` first")
     return edited
-
-
-def _check_protocols(current: Layout, edited: Layout, running: frozenset[int]) -> None:
-    """Refuse another protocol between nodes that run: restarted ones and others could not talk to each other."""
-    running_pools = {current.identity.nodes[node_id].pool for node_id in running}
-    before = {resource.metadata.name: resource.spec.listeners[0] for resource in current.manifests.resources}
-    for resource in edited.manifests.resources:
-        name, after = resource.metadata.name, resource.spec.listeners[0]
-        if name in running_pools and name in before and before[name].protocol != after.protocol:
-            raise PlayError(
-                f"{resource.kind} {name}: spec.listeners[0].protocol: {after.protocol!r}: is {before[name].protocol} "
-                "and can't be changed while nodes run, which talk to each other by it; `quorate play stop` first"
-            )
 
 
 def adopt_edited(arguments: Mapping[str, Any], edited: Layout) -> None:

@@ -37,7 +37,7 @@ def controller_properties(
     properties = {
         "process.roles": "controller",
         "node.id": str(node.node_id),
-        **quorum_properties(quorum),
+        **quorum_properties(quorum, node.listeners),
         **_listener_properties(node, ports, {}),
         **node_properties(node, quorum.listener, secrets),
         **directory_properties([str(path) for path in data]),

@@ -238,12 +238,11 @@ def _quorum_status(quorum: ObservedQuorum) -> QuorumStatus:
 def _node_status(layout: Layout, node: NodeView, process: ChildProcess | None) -> NodeStatus:
     seen = node.seen
     kept = layout.identity.nodes[seen.node_id]
-    own = kept.own_addresses
-    first = next(iter(own))
+    first = kept.first_listener
     desired = {node.node_id: node.advertised for node in layout.desired.nodes}.get(seen.node_id, {})
     # A node that runs has the addresses that it was started with, until it is restarted.
     configured = seen.configured if seen.state.runs else {}
-    address = configured.get(first) or desired.get(first) or own[first]
+    address = configured.get(first) or desired.get(first) or kept.own_address(first)
     return NodeStatus(
         node_id=seen.node_id,
         role=kept.role,

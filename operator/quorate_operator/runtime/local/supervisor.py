@@ -11,13 +11,14 @@ from typing import Any
 
 from quorate_operator import clock
 from quorate_operator.models.manifests import ManifestError
-from quorate_operator.planning.cluster import Implementation, NodeState, ObservedCluster
+from quorate_operator.planning.cluster import DesiredCluster, Implementation, NodeState, ObservedCluster
 from quorate_operator.planning.steps import Action, KafkaAction, Plan, StartNode, StepError
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.local.control_socket import serve
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.infrastructure import LocalInfrastructure
 from quorate_operator.runtime.local.layout import Layout
+from quorate_operator.runtime.local.machine_addresses import complete
 from quorate_operator.runtime.local.status import (
     ClusterStatus,
     Report,
@@ -278,7 +279,11 @@ class Supervisor:
     async def _plan_for(self, arguments: Mapping[str, Any]) -> Any:
         """Return the plan for an edited manifest. Changes nothing."""
         layout = self._settle(arguments, self._infrastructure.layout, self._infrastructure.running)
-        observation = await self._loop.plan_for(layout.desired)
+
+        async def restage(staged: DesiredCluster) -> DesiredCluster:
+            return complete(layout.manifests, staged, layout.identity)
+
+        observation = await self._loop.plan_for(layout.desired, restage)
         return plan_as_json(played_view(layout, observation.observed, observation.plan))
 
     def _kill(self, node_id: int, number: signal.Signals) -> int:

@@ -173,6 +173,15 @@ def test_an_old_address_is_retired_when_nobody_is_told_it_and_withdrawn_after_it
     assert briefly(planned(retired, NOW_MS + OVERLAP_MS).steps) == ["WithdrawAddress 0"]
 
 
+def test_the_address_of_a_removed_listener_has_no_window() -> None:
+    """No process serves it any more: clients that are led there would find nothing."""
+    situation = published(healthy(brokers=2), replace(pointing(old(0), 0), listener="GONE", address=NEW))
+    assert briefly(planned(situation).steps) == ["RetireAddress 0"]
+    retired = pointing(old(0), 0, retired_at_ms=NOW_MS)
+    situation = published(healthy(brokers=2), replace(retired, listener="GONE", address=NEW))
+    assert briefly(planned(situation).steps) == ["WithdrawAddress 0"]
+
+
 def test_clients_keep_an_old_address_for_three_windows_more() -> None:
     situation = renamed(asking(healthy(brokers=2), {0: NEW}))
     used = published(situation, pointing(NEW, 0), pointing(old(0), 0, retired_at_ms=NOW_MS, connections=2))

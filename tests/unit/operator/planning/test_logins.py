@@ -182,3 +182,16 @@ def test_a_login_that_an_earlier_release_did_not_record_restarts_nothing(make: M
     seen = ObservedNode(node_id=0, role=Role.BROKER, pool="brokers", state=NodeState.READY, revision=recorded)
     assert changes(node, seen) == ()
     assert refusals({0: recorded}, after) == []
+
+
+def test_nodes_that_connect_by_another_listener_need_not_know_the_login(make: Make) -> None:
+    before, after = cluster(make, "node", FORMER), cluster(make, "next", NEXT)
+    desired = replace(
+        after.desired,
+        nodes=tuple(replace(node, controllers_listener="SECURED") for node in after.desired.nodes),
+    )
+    running = revisions(before)
+    assert with_logins(STEPS, desired, running, dict.fromkeys(running, "CONTROLLER")).steps == STEPS.steps
+    assert with_logins(STEPS, desired, running, dict.fromkeys(running, "SECURED")).refusals
+    parted = (replace(desired.nodes[0], controllers_listener="CONTROLLER"), *desired.nodes[1:])
+    assert not with_logins(STEPS, replace(desired, nodes=parted), running).refusals

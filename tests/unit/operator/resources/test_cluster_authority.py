@@ -57,12 +57,19 @@ class Cluster:
     authority: StoredSecret | None = None
     secrets: dict[str, StoredSecret] = field(default_factory=dict)
     records: dict[int, str | None] = field(default_factory=dict)
+    unused: dict[int, frozenset[str]] = field(default_factory=dict)
+    """The Secrets of listeners by which nodes do not connect."""
 
     lead_time: timedelta = timedelta()
 
     def decision(self, now: datetime) -> Decision:
         nodes = [
-            carried_of(record, f"node-{node_id}", Role.CONTROLLER if node_id >= 3000 else Role.BROKER)
+            carried_of(
+                record,
+                f"node-{node_id}",
+                Role.CONTROLLER if node_id >= 3000 else Role.BROKER,
+                self.unused.get(node_id, frozenset()),
+            )
             for node_id, record in self.records.items()
         ]
         return decide(
@@ -299,6 +306,8 @@ def test_nodes_that_would_not_trust_a_certificate_get_none(running: Cluster) -> 
     }
     running.secrets.pop(CLIENTS)
     assert running.write() == {CLIENTS: "the listener has none"}, "no node connects there"
+    running.unused[1] = frozenset({BROKERS})
+    assert running.write() == {BROKERS: "the listener has none"}, "node-1 connects by another listener"
 
 
 def test_secrets_of_others_are_left_alone(running: Cluster) -> None:
