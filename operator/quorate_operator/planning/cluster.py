@@ -4,7 +4,7 @@ Both are plain data. A runtime fills in what it knows of nodes, volumes and publ
 `KafkaFacts` from the quorum. Times are Unix milliseconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -12,12 +12,7 @@ from typing import NamedTuple
 from quorate_operator.models.listeners import Listener
 from quorate_operator.placement.cluster import ObservedDirectory, ObservedPartition, PartitionId
 from quorate_operator.planning.differences import Rendering
-
-DAY_MS = 86_400_000
-_WEEK_DAYS = 7
-_FIRST_WEEKDAY = 3
-"""1970-01-01, from which Unix time counts, was a Thursday; 0 is Monday."""
-
+from quorate_operator.planning.windows import Window
 
 FORCE = "force-restart"
 """The part of a revision with the request to restart a node even if its partitions or others suffer."""
@@ -94,33 +89,6 @@ class VolumePolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """A weekly window: it opens at one time on some days of the week, and may extend into the following days."""
-
-    days: frozenset[int]
-    """0 is Monday."""
-    start_ms: int
-    """From midnight, UTC."""
-    duration_ms: int
-
-    def opens_at_ms(self, now_ms: int) -> int:
-        """Return the first time from `now_ms` on at which the window is open, which is `now_ms` while it is."""
-        today = now_ms // DAY_MS
-        # It comes back each week: one that began earlier and is still open began again since.
-        begins = (
-            day * DAY_MS + self.start_ms
-            for day in range(today - _WEEK_DAYS, today + _WEEK_DAYS + 1)
-            if (day + _FIRST_WEEKDAY) % _WEEK_DAYS in self.days
-        )
-        return min(max(begin, now_ms) for begin in begins if begin + self.duration_ms > now_ms)
-
-
-def opens_at_ms(windows: Iterable[Window], now_ms: int) -> int:
-    """Return the first time from `now_ms` on at which one of the windows is open; `now_ms` without windows."""
-    return min((window.opens_at_ms(now_ms) for window in windows), default=now_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPolicy:
     """How a pool's nodes are restarted and renamed.
 
@@ -172,6 +140,8 @@ class DesiredNode:
     `config`, `version`, `image`, `resources`, `secrets`, `copies`, and requests by annotation: `restart`, `FORCE`."""
     skips_rollout: bool = False
     """Whether a user asked, by annotation, that no roll restarts the node or waits for it."""
+    pod_mate: int | None = None
+    """The node whose process starts and stops with this one, in one pod: a controller and its broker, see `pods`."""
     replacement: str | None = None
     """The text of a request, by annotation, for new volumes; None without one."""
     rendering: Rendering = field(default_factory=dict)
@@ -218,6 +188,11 @@ class DesiredCluster:
         return tuple(node for node in self.nodes if node.role is role)
 
     @property
+    def has_shared_pods(self) -> bool:
+        """Whether controllers run in the pods of brokers."""
+        return any(node.pod_mate is not None for node in self.nodes)
+
+    @property
     def nodes_with_settings(self) -> tuple[DesiredNode, ...]:
         """The nodes that are asked for, then those of `drained`."""
         return (*self.nodes, *self.drained)
@@ -259,6 +234,8 @@ class ObservedNode:
     role: Role
     state: NodeState
     pool: str = ""
+    pod_mate: int | None = None
+    """The other node in the pod that it has now; None without a pod, and if it has the pod for itself."""
     directory_id: str | None = None
     """The directory id on its volume; None without a formatted volume, or if that is unknown."""
     has_volume: bool = False

@@ -25,8 +25,8 @@ from quorate_operator.planning.cluster import (
     Role,
     RolloutPolicy,
     VolumePolicy,
-    Window,
 )
+from quorate_operator.planning.windows import Window
 
 TOPIC_DEFAULTS: Final = (
     "default.replication.factor",

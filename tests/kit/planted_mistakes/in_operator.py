@@ -29,8 +29,8 @@ MISTAKES: Final = (
         file=_OBSTACLES,
         edits=(
             (
-                "    return None if forced else _broker_on_its_way(desired, observed, now_ms)\n",
-                "    return None\n",
+                "None if forced else _broker_on_its_way(desired, observed, now_ms, except_for=seen.pod_mate)",
+                "None",
             ),
         ),
         harm="two nodes are out of service at once",

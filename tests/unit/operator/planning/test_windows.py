@@ -13,10 +13,9 @@ from quorate_operator.planning.cluster import (
     Reached,
     Role,
     RolloutPolicy,
-    Window,
-    opens_at_ms,
 )
 from quorate_operator.planning.desired import desired_cluster
+from quorate_operator.planning.windows import Window, opens_at_ms
 
 HOUR_MS = 3_600_000
 EVERY_DAY = frozenset(range(7))
