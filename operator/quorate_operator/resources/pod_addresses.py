@@ -17,7 +17,8 @@ from quorate_operator.resources.names import (
     exposure_bootstrap_name,
     exposure_name,
     is_service_name,
-    pod_host,
+    named_by,
+    node_host,
     pod_name,
     pool_names,
 )
@@ -26,6 +27,13 @@ CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
 HTTP_PORT = 9404
 """The port where Python controllers serve metrics and health."""
+HTTP_PORT_BESIDE = 9405
+"""The same port of a controller in the pod of a broker, which may serve metrics of its own."""
+
+
+def http_port(node: DesiredNode) -> int:
+    """Return the port where a node serves metrics; a Python controller serves its health there, too."""
+    return HTTP_PORT_BESIDE if node.role is Role.CONTROLLER and node.pod_mate is not None else HTTP_PORT
 
 
 def listener_port(node: DesiredNode, listener: Listener) -> int:
@@ -39,7 +47,7 @@ def broker_port(listeners: Sequence[Listener], listener: Listener) -> int:
     """Return the port of one of a broker's listeners in its pod, as `listener_port`."""
     if listener.port is not None:
         return listener.port
-    taken = {other.port for other in listeners} | {CONTROLLER_PORT, HTTP_PORT}
+    taken = {other.port for other in listeners} | {CONTROLLER_PORT, HTTP_PORT, HTTP_PORT_BESIDE}
     without = [other.name for other in listeners if other.port is None]
     free = [port for port in range(BROKER_PORT_FIRST, BROKER_PORT_FIRST + 100) if port not in taken]
     return free[without.index(listener.name)]
@@ -47,7 +55,7 @@ def broker_port(listeners: Sequence[Listener], listener: Listener) -> int:
 
 def contact(context: Context, node: DesiredNode) -> Address:
     """Return the address that other nodes use: the pod's own name, and the first listener."""
-    return Address(pod_host(context, node.pool, node.node_id), listener_port(node, node.listeners[0]))
+    return Address(node_host(context, node), listener_port(node, node.listeners[0]))
 
 
 def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
@@ -118,12 +126,8 @@ def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
         if template is not None:
             host = _filled(context, node, template, f"{_field(pool, listener)}.interimHost")
             addresses[listener.name] = Address(host, reported.port)
-        elif is_inside(context, reported.host) and reported.host != pod_host(
-            context, node.pool, node.node_id
-        ):
-            addresses[listener.name] = Address(
-                pod_host(context, node.pool, node.node_id), listener_port(node, listener)
-            )
+        elif is_inside(context, reported.host) and reported.host != node_host(context, node):
+            addresses[listener.name] = Address(node_host(context, node), listener_port(node, listener))
     return addresses
 
 
@@ -175,14 +179,14 @@ def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Addr
     if found is not None:
         return found
     # An address that Kubernetes has not assigned yet, or does not report at the moment, must not restart a node.
-    own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
+    own = Address(node_host(context, node), listener_port(node, listener))
     return context.facts.configured.get(node.node_id, {}).get(listener.name, own)
 
 
 def _assigned(context: Context, node: DesiredNode, listener: Listener) -> Address | None:
     """Return the address of a listener; None while Kubernetes has not assigned all of it."""
     pool = context.pool(node.pool)
-    own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
+    own = Address(node_host(context, node), listener_port(node, listener))
     template = pool.spec.host_template(node.node_id, listener.name)
     host = _filled(context, node, template, f"{_field(pool, listener)}.advertisedHost") if template else None
     if not isinstance(listener, BrokerListener):
@@ -212,7 +216,8 @@ def _filled(context: Context, node: DesiredNode, template: str, field: str) -> s
         first=node.node_id - node.place,
         namespace=context.namespace,
     )
-    assert values["pod"] == pod_name(node.pool, node.node_id)
+    pool, node_id = named_by(context, node)
+    values = {**values, "pod": pod_name(pool, node_id), "service": pool}
     return fill_host(template, values, field).lower()
 
 

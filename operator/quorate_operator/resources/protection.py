@@ -17,9 +17,15 @@ from quorate_operator.resources.names import (
     cluster_labels,
     descriptive_labels,
     metadata,
+    pods_with_controllers,
     pool_labels,
 )
-from quorate_operator.resources.pod_addresses import HTTP_PORT, broker_port, listener_port
+from quorate_operator.resources.pod_addresses import (
+    HTTP_PORT,
+    HTTP_PORT_BESIDE,
+    broker_port,
+    listener_port,
+)
 
 ALWAYS_ALLOW = "AlwaysAllow"
 IF_HEALTHY_BUDGET = "IfHealthyBudget"
@@ -89,9 +95,17 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
             sorted(ports),
             [*_inside(context, Role.CONTROLLER, Role.BROKER), *(listener.network_policy_peers or ())],
         ),
-        _metrics_rule(context.manifests.controllers),
+        _metrics_rule(
+            context.manifests.controllers, HTTP_PORT_BESIDE if desired.has_shared_pods else HTTP_PORT
+        ),
     ]
     selected = cluster_labels(context, Role.CONTROLLER)
+    if desired.has_shared_pods:
+        selected = pods_with_controllers(context, desired)
+        # A pod that a policy selects refuses all that none allows.
+        for pool in context.manifests.brokers:
+            if pool.metadata.name == context.manifests.controllers.spec.placement.pool:
+                rules += _rules_of_brokers(context, pool)
     name = f"{context.cluster}-controllers"
     return _policy(context, context.manifests.controllers, name, selected, rules)
 
@@ -107,23 +121,29 @@ def brokers_policies(context: Context) -> tuple[Object, ...]:
         name = pool.metadata.name
         if not pool.spec.network_policy.enabled:
             continue
-        ports = {
-            listener.name: broker_port(pool.spec.listeners, listener) for listener in pool.spec.listeners
-        }
-        rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
-        rules += [
-            _rule([ports[listener.name]], listener.network_policy_peers) for listener in pool.spec.listeners
-        ]
-        if pool.spec.metrics.enabled:
-            rules.append(_metrics_rule(pool))
+        rules = _rules_of_brokers(context, pool)
         selected = pool_labels(context, name, Role.BROKER)
         found.append(_policy(context, pool, short_name(f"{name}-brokers"), selected, rules))
     return tuple(found)
 
 
-def _metrics_rule(pool: KafkaController | KafkaBroker) -> Object:
+def _rules_of_brokers(context: Context, pool: KafkaBroker) -> list[Object]:
+    """Return the rules of a pool; without a policy of its own, they allow everybody."""
+    ports = {listener.name: broker_port(pool.spec.listeners, listener) for listener in pool.spec.listeners}
+    if not pool.spec.network_policy.enabled:
+        return [_rule([*sorted(ports.values()), HTTP_PORT])]
+    rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
+    rules += [
+        _rule([ports[listener.name]], listener.network_policy_peers) for listener in pool.spec.listeners
+    ]
+    if pool.spec.metrics.enabled:
+        rules.append(_metrics_rule(pool))
+    return rules
+
+
+def _metrics_rule(pool: KafkaController | KafkaBroker, port: int = HTTP_PORT) -> Object:
     peers = pool.spec.network_policy.metrics_from
-    return _rule([HTTP_PORT], ALL_PODS if peers is None else peers)
+    return _rule([port], ALL_PODS if peers is None else peers)
 
 
 def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object:

@@ -29,13 +29,15 @@ from quorate_operator.resources.names import (
     exposure_name,
     labels_of,
     metadata,
-    node_labels,
+    pods_of_node,
+    pods_with_controllers,
     pool_labels,
     pool_names,
 )
 from quorate_operator.resources.pod_addresses import (
     HTTP_PORT,
     bootstrap_addresses,
+    http_port,
     listener_port,
     published_name,
 )
@@ -70,13 +72,14 @@ def headless_service(context: Context, desired: DesiredCluster, pool: str, role:
         for listener in (nodes[0].listeners if nodes else ())
     ]
     if role is Role.CONTROLLER:
-        ports.append({"name": "http", "port": HTTP_PORT})
-    selected = pool_labels(context, pool, role)
+        ports.append({"name": "http", "port": http_port(nodes[0]) if nodes else HTTP_PORT})
+    labels = pool_labels(context, pool, role)
+    selected = pods_with_controllers(context, desired) if role is Role.CONTROLLER else labels
     spec: Object = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selected}
     if ports:
         spec["ports"] = ports
     spec |= ip_families(context.pool(pool).spec.services)
-    return service(context, pool, pool, descriptive_labels(context) | selected, spec, annotations={})
+    return service(context, pool, pool, descriptive_labels(context) | labels, spec, annotations={})
 
 
 def ip_families(*settings: Services | Exposure | None) -> Object:
@@ -105,7 +108,7 @@ def published_service(context: Context, node: DesiredNode, publications: Sequenc
     # Grouped by port, because a name can be written with and without the cluster's domain.
     ports = {publication.address.port: targets[publication.listener] for publication in publications}
     spec = {
-        "selector": node_labels(context, node.pool, node.role, node.node_id),
+        "selector": pods_of_node(context, node),
         "publishNotReadyAddresses": True,
         "ports": [
             {"name": f"port-{port}", "port": port, "targetPort": target}

@@ -153,6 +153,8 @@ class ClusterView:
     """The desired releases of each pool."""
     drained_pools: frozenset[str] = frozenset()
     """Pools that are deleted, and go when their brokers hold no replica any more."""
+    has_shared_pods: bool = False
+    """Whether controllers run in the pods of brokers."""
 
     @property
     def described(self) -> ObservedQuorum | None:
@@ -227,6 +229,7 @@ def view_of(
         addresses=_addresses(desired, observed) if observed is not None else (),
         versions=_versions(desired) if desired is not None else {},
         drained_pools=desired.drained_pools if desired is not None else frozenset(),
+        has_shared_pods=desired is not None and desired.has_shared_pods,
     )
 
 

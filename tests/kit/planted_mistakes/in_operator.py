@@ -9,6 +9,7 @@ from kit.planted_mistakes.mistake import Mistake
 _OPERATOR: Final = "operator/quorate_operator"
 _OBSTACLES: Final = f"{_OPERATOR}/planning/restart_obstacles.py"
 _ROLLS: Final = ("unit/operator/planning/test_rollout.py",)
+_PODS: Final = ("unit/operator/planning/test_shared_pods.py",)
 _CERTIFICATES: Final = ("unit/operator/resources/test_cluster_authority.py",)
 
 MISTAKES: Final = (
@@ -54,6 +55,49 @@ MISTAKES: Final = (
         ),
         harm="an impatient user stops the quorum",
         tests=_ROLLS,
+    ),
+    Mistake(
+        name="a pod is restarted for its controller alone",
+        file=_OBSTACLES,
+        edits=(
+            (
+                "    return broker_obstacle(broker, desired, observed, now_ms, forced=forced)\n",
+                "    return None\n",
+            ),
+        ),
+        harm="a change of the controllers takes partitions below min.insync.replicas",
+        tests=_PODS,
+    ),
+    Mistake(
+        name="a broker that leaves takes a voter with it",
+        file=f"{_OPERATOR}/planning/decommission.py",
+        edits=(
+            (
+                "controller is not None and controller.node_id in self.kafka.quorum.voters",
+                "controller is not None and controller.node_id in self.held",
+            ),
+        ),
+        harm="the quorum loses a voter without a successor, and may lose its majority",
+        tests=_PODS,
+    ),
+    Mistake(
+        name="a broker starts without the controller in its pod",
+        file=f"{_OPERATOR}/planning/pods.py",
+        edits=(
+            (
+                "        if mate_id in given:\n",
+                "        if not mate.state.runs:\n",
+            ),
+        ),
+        harm="the pod waits for a volume that another voter still has, or runs without its controller",
+        tests=_PODS,
+    ),
+    Mistake(
+        name="a controller ends at the same time as its broker",
+        file=f"{_OPERATOR}/resources/shared_pods.py",
+        edits=(('node | {"restartPolicy": "Always"}', "node"),),
+        harm="brokers ask in vain for their controlled shutdown, and recover their logs",
+        tests=("unit/operator/resources/test_shared_pods.py",),
     ),
     Mistake(
         name="an unregistered broker is restarted before it has served",
