@@ -33,7 +33,7 @@ from quorate_operator.planning.lifecycle import LATE_AFTER_MS
 from quorate_operator.planning.membership import is_changing
 from quorate_operator.planning.pods import lacks_its_pod, mate_of
 from quorate_operator.planning.registrations import lacks_registration
-from quorate_operator.planning.safety import QuorumView, view_quorum
+from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
 from quorate_operator.planning.steps import listed, some_of, utc_text
 from quorate_operator.planning.volumes import loses_volumes
 
@@ -108,7 +108,7 @@ def controller_obstacle(
         )
     if view is None:
         return Obstacle("no leader of the quorum answers")
-    if is_changing(desired, observed):
+    if _voters_change(desired, observed):
         return Obstacle("the quorum's voters change, and are restarted afterwards")
     stopped = None if forced else _controller_not_back(desired, observed, now_ms, except_for=node.node_id)
     forbidden = view.forbids_stop(node.node_id)
@@ -128,12 +128,12 @@ def broker_obstacle(
     """Return why a broker may not be restarted now, or None. `forced`: the restart of its pod is."""
     seen = observed.nodes[node.node_id]
     forced = forced or is_forced(node, seen)
-    brings_controller = node.pod_mate is not None and mate_of(seen, observed) is None
+    has_voter = mate_of(seen, observed) is not None
     if seen.unreachable_host:
         return _away(seen)
     if observed.kafka is None:
         return Obstacle("no leader of the quorum answers")
-    if is_changing(desired, observed) and not brings_controller:
+    if _voters_change(desired, observed) and (has_voter or node.pod_mate is None):
         return Obstacle("the quorum's voters change")
     if (lost := _only_copies(seen, desired, observed, now_ms)) is not None or forced:
         return lost
@@ -159,6 +159,16 @@ def broker_obstacle(
     if len(down) >= policy.max_unavailable:
         return _stops_the_roll(observed, down[0], now_ms)
     return _partitions_at_risk(node, desired, observed, now_ms)
+
+
+def _voters_change(desired: DesiredCluster, observed: ObservedCluster) -> bool:
+    """Whether the voters are not the desired ones yet, and not only because new ones wait for restarts of pods."""
+    view = view_quorum(observed)
+    if view is None or not is_changing(desired, observed):
+        return False
+    joining = [node for node in desired.of_role(Role.CONTROLLER) if node.node_id not in view.voters]
+    is_any_lost = any(has_other_disk(observed, voter) for voter in view.voters.values())
+    return is_any_lost or not joining or not all(lacks_its_pod(node, observed) for node in joining)
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:

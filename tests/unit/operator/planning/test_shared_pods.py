@@ -154,6 +154,17 @@ def test_a_controller_joins_by_the_restart_of_a_running_brokers_pod() -> None:
     assert "the restart of broker-3, in whose pod controller-3003 is to run" in created.waits()
 
 
+def test_a_broken_broker_is_restarted_though_a_controller_waits_to_join() -> None:
+    """Each would wait for the other: the new controller's pod for a spare broker, the broken one for the voters."""
+    asked = small(brokers=4).asking_controllers(3000, 3001, 3002, 3003)
+    for place in range(3):
+        asked = asked.asking_node(BESIDE + place, pod_mate=place)
+    asked = asking_mate(asked.asking_node(3003, pod_mate=3), 3, 3003)
+    created = asked.node(3003, state=NodeState.STOPPED, has_volume=True, directory_id="disk-3003")
+    broken = created.node(1, state=NodeState.UNREADY).asking_config(role=Role.BROKER)
+    assert briefly(broken.due()) == ["StopNode 3001", "StopNode 1"]
+
+
 def test_a_controller_that_leaves_is_no_voter_before_its_pod_is_restarted() -> None:
     asked = small().asking(nodes=tuple(node for node in small().desired.nodes if node.node_id != 3002))
     asked = asking_mate(asked, 2, None)
