@@ -212,7 +212,7 @@ class LocalPod(threading.Thread):
 
     def _keep_beside(self, volume: Path) -> None:
         """Start the controller in the pod again, a while after it ended."""
-        if self._beside is None or self._beside.process.poll() is None:
+        if self._beside is None or self._beside.process.poll() is None or self._evicted.is_set():
             return
         if self._beside_ended_at is None:
             self._beside_ended_at = time.monotonic()
