@@ -12,11 +12,11 @@ from kit.ledger import SteadyProducer, consume_numbers
 from kit.operators.operated import BROKER_PORT, BROKERS, QUORUM, SMALL_FILES, Operated
 from kubernetes.client import ApiException
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 TOPIC = "orders"
 PARTITIONS = 6
-BROKERS_TIMEOUT_S = 300
+BROKERS_TIMEOUT_S = 600
 CONFIG = {
     **SMALL_FILES,
     "default.replication.factor": "3",
