@@ -79,7 +79,8 @@ def controller_status(
         cluster_id=view.formed_as,
         replicas=pool.running,
         ready_replicas=pool.ready,
-        selector=f"quorate.dev/cluster={view.name},quorate.dev/pool={view.name}",
+        selector=f"quorate.dev/cluster={view.name},"
+        + ("quorate.dev/runs-controller=true" if view.has_shared_pods else f"quorate.dev/pool={view.name}"),
         plan=_steps(pool.steps),
         refusals=_refusals(pool.refusals),
         version=pool.version,

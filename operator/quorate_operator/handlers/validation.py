@@ -6,7 +6,7 @@ the newer one. A spec that the tenants' policy does not allow is refused like an
 before the policy changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -93,11 +93,13 @@ class _Validator:
         self._policy = policy
         self._unknown: dict[Named, tuple[str, ...]] = {}
         leaving = frozenset() if resources.is_deleted else resources.ended_pools
-        self._bodies = [
-            body
-            for _, body in sorted(resources.pools.items(), key=lambda item: _precedence(item[1]))
-            if body["metadata"]["name"] not in leaving
-        ]
+        carries = (self._quorum["spec"].get("placement") or {}).get("pool")
+        # Without the pool whose pods have controllers in them, no other one can be judged.
+        first = sorted(
+            resources.pools.items(),
+            key=lambda item: (item[1]["metadata"]["name"] != carries, *_precedence(item[1])),
+        )
+        self._bodies = [body for _, body in first if body["metadata"]["name"] not in leaving]
 
     def judged(self) -> ValidationResult:
         try:
@@ -122,7 +124,7 @@ class _Validator:
         quorum, used = self._as_before()
         try:
             changed = self._load_quorum()
-            self._joined(changed, list(used.values()))
+            self._joined(changed, [*used.values(), *self._carrying(changed, used.values())])
         except ManifestError as error:
             refuse(self._quorum, error)
             if quorum is None:
@@ -145,7 +147,11 @@ class _Validator:
             else:
                 used[_uid(body)] = pool
                 accepted[_uid(body)] = body["spec"]
-        manifests = self._joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name))
+        manifests = None
+        try:
+            manifests = self._joined(quorum, sorted(used.values(), key=lambda pool: pool.metadata.name))
+        except ManifestError as error:  # the pool whose pods have controllers in them is gone
+            refuse(self._quorum, error)
         return ValidationResult(
             manifests=manifests,
             accepted=accepted,
@@ -153,6 +159,16 @@ class _Validator:
             unknown=self._unknown_fields(),
             not_allowed=frozenset(not_allowed),
         )
+
+    def _carrying(self, quorum: KafkaController, used: Collection[KafkaBroker]) -> list[KafkaBroker]:
+        """Return the pool whose pods have controllers in them if it is valid by itself, and not used yet."""
+        name = quorum.spec.placement.pool
+        bodies = [body for body in self._bodies if body["metadata"]["name"] == name]
+        if not bodies or name in {pool.metadata.name for pool in used}:
+            return []
+        with suppress(ManifestError):
+            return [self._load_pool(bodies[0])]
+        return []
 
     def _as_before(self) -> tuple[KafkaController | None, dict[str, KafkaBroker]]:
         """Return the quorum and, by uid, the pools as they were accepted, without those that no longer fit."""

@@ -21,6 +21,7 @@ from quorate_operator.models.listeners import Listener
 from quorate_operator.models.node_configs import check_listeners_of
 from quorate_operator.models.nodes import NodeIds, first_node_id
 from quorate_operator.models.object_names import certificate_name
+from quorate_operator.models.placed_controllers import placed
 from quorate_operator.models.pools import check_config
 from quorate_operator.models.rebalances import KafkaRebalance
 from quorate_operator.models.secrets import Secret, SecretManifest
@@ -106,6 +107,10 @@ def joined(quorum: KafkaController, pools: Sequence[KafkaBroker], source: str) -
     Raises ManifestError when they contradict each other.
     """
     pools = _with_node_ids(quorum, pools)
+    try:
+        quorum = placed(quorum, pools)
+    except ValueError as error:
+        raise ManifestError(f"{source}: KafkaController {quorum.metadata.name}: spec.{error}") from None
     _check_together(quorum, pools, source)
     _check_authorization(quorum, pools, source)
     _check_listeners_of_properties([quorum, *pools], quorum, source)

@@ -33,6 +33,12 @@ from quorate_operator.models.listeners import (
 )
 from quorate_operator.models.node_configs import BROKER_KEYS, CONTROLLER_KEYS
 from quorate_operator.models.nodes import BrokerNode, ControllerNode, NodeIds, own_host
+from quorate_operator.models.placement import (
+    PLACEMENT_RULES,
+    Placement,
+    check_placement,
+    placement_field,
+)
 from quorate_operator.models.pod_templates import (
     ControllerRollout,
     ControllersNetworkPolicy,
@@ -117,6 +123,7 @@ class KafkaControllerSpec(PoolSpec):
                 f"'{_HOSTNAME}' in self.template.nodeSelector",
                 "message": f"history.storage.accessMode: {_ON_ONE_NODE}",
             },
+            *PLACEMENT_RULES,
         )
     )
 
@@ -158,6 +165,7 @@ class KafkaControllerSpec(PoolSpec):
         "controllers by the first one.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    placement: Placement = placement_field()
     network_policy: ControllersNetworkPolicy = Field(
         default_factory=ControllersNetworkPolicy,
         description="Peers that may connect to the controllers, where the network enforces it.",
@@ -219,6 +227,8 @@ class KafkaControllerSpec(PoolSpec):
         check_config(self.config, self.listeners, self.authorization)
         check_names(self.listeners)
         self._check_custom_keys()
+        java = [node.node_id for node in self.nodes if node.implementation == "java"]
+        check_placement(self.placement, self.quorum, self.template, java)
         self.check_properties(CONTROLLER_KEYS)
         self.check_ids(self.nodes, CONTROLLER_IDS)
         self.check_hosts(self.nodes, self.listeners)

@@ -151,6 +151,8 @@ class DesiredNode:
     `config`, `version`, `image`, `resources`, `secrets`, `copies`, and requests by annotation: `restart`, `FORCE`."""
     skips_rollout: bool = False
     """Whether a user asked, by annotation, that no roll restarts the node or waits for it."""
+    pod_mate: int | None = None
+    """The node whose process starts and stops with this one, in one pod: a controller and its broker, see `pods`."""
     replacement: str | None = None
     """The text of a request, by annotation, for new volumes; None without one."""
     rendering: Rendering = field(default_factory=dict)
@@ -205,6 +207,11 @@ class DesiredCluster:
         return tuple(node for node in self.nodes if node.role is role)
 
     @property
+    def has_shared_pods(self) -> bool:
+        """Whether controllers run in the pods of brokers."""
+        return any(node.pod_mate is not None for node in self.nodes)
+
+    @property
     def nodes_with_settings(self) -> tuple[DesiredNode, ...]:
         """The nodes that are asked for, then those of `drained`."""
         return (*self.nodes, *self.drained)
@@ -246,6 +253,8 @@ class ObservedNode:
     role: Role
     state: NodeState
     pool: str = ""
+    pod_mate: int | None = None
+    """The other node in the pod that it has now; None without a pod, and if it has the pod for itself."""
     directory_id: str | None = None
     """The directory id on its volume; None without a formatted volume, or if that is unknown."""
     has_volume: bool = False

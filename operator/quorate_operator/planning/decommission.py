@@ -29,6 +29,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.lifecycle import grace_ms
 from quorate_operator.planning.liveness import restart_backoff_ms
+from quorate_operator.planning.pods import mate_of, stop_with_mate
 from quorate_operator.planning.space import refuse_without_room
 from quorate_operator.planning.steps import (
     Action,
@@ -165,9 +166,15 @@ class _Drain:
                 reason = f"the machine of {_label(node_id)} to answer: the broker may still run"
                 self.waits.append(wait_for(reason, node_id))
                 return
+            controller = mate_of(seen, self.observed)
+            if controller is not None and controller.node_id in self.kafka.quorum.voters:
+                reason = f"{controller.label}, in the pod of {_label(node_id)}, to leave the quorum"
+                self.waits.append(wait_for(reason, node_id))
+                return
             reason = "it leaves and holds no replica"
             allowed_ms = grace_ms(Role.BROKER, self.desired.rollouts.get(seen.pool))
-            self.steps.append(StopNode(node_id=node_id, grace_ms=allowed_ms, reason=reason))
+            stop = StopNode(node_id=node_id, grace_ms=allowed_ms, reason=reason)
+            self.steps += stop_with_mate(stop, self.observed, grace_ms(Role.CONTROLLER))
             return
         registration = self.kafka.registrations.get(node_id)
         if registration is not None:

@@ -1,6 +1,7 @@
 """The nodes that manifests ask for. The runtime completes hosts, ports and images, which only it knows."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from quorate_operator.models.base import (
@@ -14,6 +15,7 @@ from quorate_operator.models.base import (
 )
 from quorate_operator.models.drains import Drain
 from quorate_operator.models.manifests import Manifests
+from quorate_operator.models.placed_controllers import mates
 from quorate_operator.models.pod_templates import WEEKDAYS, MaintenanceWindow
 from quorate_operator.models.storage import unbind_after_ms
 from quorate_operator.models.v1alpha1 import KafkaBroker, KafkaController
@@ -83,6 +85,17 @@ def desired_cluster(manifests: Manifests) -> DesiredCluster:
         drained=tuple(drained),
         recovery=_recovery(quorum),
     )
+
+
+def in_pods(desired: DesiredCluster, manifests: Manifests) -> DesiredCluster:
+    """Return the cluster with the nodes that share pods, for a runtime that starts pods."""
+    beside = mates(manifests.controllers, manifests.brokers)
+    known = {node.node_id for node in desired.nodes}
+    nodes = tuple(
+        replace(node, pod_mate=mate) if (mate := beside.get(node.node_id)) in known else node
+        for node in desired.nodes
+    )
+    return replace(desired, nodes=nodes)
 
 
 def _brokers(quorum: KafkaController, pool: KafkaBroker, node_ids: Iterable[int]) -> list[DesiredNode]:

@@ -76,7 +76,11 @@ def brokers_to_start(desired: DesiredCluster, observed: ObservedCluster) -> tupl
     assert observed.formation is not None
     controllers = desired.of_role(Role.CONTROLLER)
     has_stock = any(node.implementation is Implementation.JAVA for node in controllers)
-    if observed.formation.is_rebuilt or (has_stock and desired.dynamic_quorum):
+    if observed.formation.is_rebuilt:
+        # The survivor's pod has its broker in it; the other brokers wait until it leads.
+        founders = observed.formation.initial_voters
+        return tuple(node.node_id for node in desired.of_role(Role.BROKER) if node.pod_mate in founders)
+    if has_stock and desired.dynamic_quorum:
         return ()
     return tuple(node.node_id for node in desired.of_role(Role.BROKER))
 

@@ -1,12 +1,15 @@
 """Starts and stops of a whole cluster: what a start waits for, and the order of a stop."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from quorate_admin.diagnosis import majority
 
 from quorate_operator.planning.cluster import (
     DesiredCluster,
     DesiredNode,
     NodeState,
     ObservedCluster,
+    ObservedNode,
     Role,
     RolloutPolicy,
 )
@@ -103,7 +106,9 @@ def stop_all(
 ) -> tuple[Step, ...]:
     """Return the steps that stop every running node: brokers first, the leader last.
 
-    A node has the time of `grace_ms`, except for brokers while there is no leader.
+    A node has the time of `grace_ms`, except for brokers while there is no leader. Pods with a controller and a
+    broker come last, one by one, and together where fewer would be no majority: a broker asks the active controller
+    for its controlled shutdown.
     """
 
     def grace_of(node_id: int) -> int:
@@ -111,13 +116,16 @@ def stop_all(
         return grace_ms(seen.role, rollouts.get(seen.pool))
 
     leader_id = observed.quorum.leader_id if observed.quorum else None
-    running = [node for node in observed.nodes.values() if node.state.runs and not node.unreachable_host]
+    reachable = [node for node in observed.nodes.values() if node.state.runs and not node.unreachable_host]
+    pods = [node for node in reachable if node.role is Role.BROKER and node.pod_mate is not None]
+    paired = {node.pod_mate for node in pods}
+    running = [node for node in reachable if node not in pods and node.node_id not in paired]
     away = tuple(node.node_id for node in observed.nodes.values() if node.unreachable_host)
     brokers = [node.node_id for node in running if node.role is Role.BROKER]
     controllers = [node.node_id for node in running if node.role is Role.CONTROLLER]
     followers = [node_id for node_id in controllers if node_id != leader_id]
     leader = [node_id for node_id in controllers if node_id == leader_id]
-    brokers_ms = None if leader else GRACE_WITHOUT_QUORUM_MS
+    brokers_ms = None if leader_id in {node.node_id for node in reachable} else GRACE_WITHOUT_QUORUM_MS
     others = (
         ("standby controllers", "before the active one")
         if leader
@@ -128,22 +136,45 @@ def stop_all(
         (brokers, brokers_ms, "brokers", "first"),
         (followers, None, *others),
         (leader, None, "the active controller", "last"),
+        *_pods_in_turn(pods, observed, brokers_ms),
     ):
         if not node_ids:
             continue
         if steps:
             steps.append(wait_for(f"the turn of {group}"))
-        steps += [
-            StopNode(
-                node_id=node_id,
-                grace_ms=allowed_ms or grace_of(node_id),
-                reason=f"{reason}, {group} {order}",
-            )
-            for node_id in node_ids
-        ]
+        for node_id in node_ids:
+            mate_id = observed.nodes[node_id].pod_mate
+            in_pod = [own for own in (mate_id, node_id) if own is not None and own in observed.nodes]
+            usual_ms = max(grace_of(own) for own in in_pod)
+            steps += [
+                StopNode(node_id=own, grace_ms=allowed_ms or usual_ms, reason=f"{reason}, {group} {order}")
+                for own in in_pod
+            ]
     if away:
         what = (
             f"the machines of {listed(away)} to answer or to be decommissioned: the nodes there may still run"
         )
         steps.append(wait_for(what, *away))
     return tuple(steps)
+
+
+def _pods_in_turn(
+    pods: Sequence[ObservedNode], observed: ObservedCluster, allowed_ms: int | None
+) -> Iterator[tuple[list[int], int | None, str, str]]:
+    """Yield brokers with a controller in their pods, in the order in which they stop: the leader's is among the last.
+
+    Without a leader, all of them stop at once.
+    """
+    quorum = observed.quorum
+    leader_id = quorum.leader_id if quorum else None
+    order = [node.node_id for node in sorted(pods, key=lambda node: node.pod_mate == leader_id)]
+    together = majority(len(quorum.voters)) if quorum and quorum.voters else len(order)
+    first, last = order[: max(0, len(order) - together)], order[max(0, len(order) - together) :]
+    for node_id in first:
+        yield (
+            [node_id],
+            allowed_ms,
+            f"the pod of {observed.nodes[node_id].label}",
+            "while others are a majority",
+        )
+    yield last, allowed_ms, "the pods with controllers", "last"

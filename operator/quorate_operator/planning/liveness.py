@@ -14,8 +14,9 @@ from quorate_operator.planning.cluster import (
     Role,
 )
 from quorate_operator.planning.formation import Phase, brokers_to_start, founders_to_start, phase_of
+from quorate_operator.planning.pods import start_together
 from quorate_operator.planning.safety import has_other_disk, view_quorum
-from quorate_operator.planning.steps import CreateNode, Part, StartNode, WaitFor, wait_for
+from quorate_operator.planning.steps import CreateNode, Part, StartNode, WaitFor, merge, wait_for
 from quorate_operator.planning.volumes import loses_volumes
 
 RESTART_BACKOFF_MS_MIN = 500
@@ -60,7 +61,7 @@ def plan_starts(
         for seen in _needed_to_elect(desired, observed)
         if _pause(seen, now_ms) is None
     )
-    return Part(due=tuple(due), rest=tuple(rest))
+    return merge((start_together(due, desired, observed), Part(rest=tuple(rest))))
 
 
 def restart_backoff_ms(exits_in_a_row: int) -> int:

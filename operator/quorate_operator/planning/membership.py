@@ -23,6 +23,7 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.formation import Phase, phase_of
 from quorate_operator.planning.lifecycle import grace_ms
+from quorate_operator.planning.pods import mate_of
 from quorate_operator.planning.registrations import awaits_unregistration
 from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
 from quorate_operator.planning.steps import (
@@ -192,7 +193,9 @@ def _dismiss(seen: ObservedNode, observed: ObservedCluster, policy: RolloutPolic
             )
         )
     left: list[Step] = []
-    if seen.state.runs:
+    if (mate := mate_of(seen, observed)) is not None:
+        left.append(wait_for(f"the pod of {mate.label} to be restarted without {name}, or to end", node_id))
+    elif seen.state.runs:
         allowed_ms = grace_ms(seen.role, policy)
         left.append(StopNode(node_id=node_id, grace_ms=allowed_ms, reason="it has left the quorum"))
     if awaits_unregistration(observed, node_id):

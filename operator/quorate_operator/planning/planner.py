@@ -29,6 +29,7 @@ from quorate_operator.planning.listeners import plan_listeners
 from quorate_operator.planning.liveness import plan_starts
 from quorate_operator.planning.log_levels import plan_log_levels
 from quorate_operator.planning.membership import plan_membership
+from quorate_operator.planning.pods import moved_controllers
 from quorate_operator.planning.recovery import plan_recovery, refuse_without_quorum
 from quorate_operator.planning.registrations import plan_registrations
 from quorate_operator.planning.replacement import plan_replacement
@@ -70,6 +71,9 @@ def plan(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Pla
     mismatch = _cluster_id_mismatch(desired, observed)
     if mismatch is not None:
         return _nothing("ClusterIdMismatch", mismatch)
+    moved = moved_controllers(desired, observed)
+    if moved is not None:
+        return _nothing("PlacementChanged", moved)
     if desired.lifecycle is Lifecycle.HIBERNATED:
         return Plan(
             steps=stop_all(observed, desired.rollouts, reason="the cluster hibernates"),

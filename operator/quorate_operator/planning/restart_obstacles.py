@@ -31,8 +31,9 @@ from quorate_operator.planning.cluster import (
 )
 from quorate_operator.planning.lifecycle import LATE_AFTER_MS
 from quorate_operator.planning.membership import is_changing
+from quorate_operator.planning.pods import lacks_its_pod, mate_of
 from quorate_operator.planning.registrations import lacks_registration
-from quorate_operator.planning.safety import QuorumView, view_quorum
+from quorate_operator.planning.safety import QuorumView, has_other_disk, view_quorum
 from quorate_operator.planning.steps import listed, some_of, utc_text
 from quorate_operator.planning.volumes import loses_volumes
 
@@ -59,18 +60,43 @@ def is_forced(node: DesiredNode, seen: ObservedNode) -> bool:
     return bool(wanted and seen.revision) and wanted != seen.revision.get(FORCE)
 
 
-def controller_obstacle(
-    node: DesiredNode, desired: DesiredCluster, observed: ObservedCluster, now_ms: int
+def pod_obstacle(
+    broker: DesiredNode, desired: DesiredCluster, observed: ObservedCluster, now_ms: int
 ) -> Obstacle | None:
-    """Return why a controller may not be restarted now, or None."""
+    """Return why a broker's pod may not be restarted now, by what is said of the broker and of a controller in it."""
+    mate = mate_of(observed.nodes[broker.node_id], observed)
+    controller = next(
+        (node for node in desired.of_role(Role.CONTROLLER) if mate and node.node_id == mate.node_id), None
+    )
+    if controller is None or mate is None:
+        return broker_obstacle(broker, desired, observed, now_ms)
+    forced = is_forced(controller, mate) or is_forced(broker, observed.nodes[broker.node_id])
+    obstacle = controller_obstacle(controller, desired, observed, now_ms, forced=forced)
+    if obstacle is not None:
+        return obstacle._replace(reason=f"{controller.label}: {obstacle.reason}")
+    return broker_obstacle(broker, desired, observed, now_ms, forced=forced)
+
+
+def controller_obstacle(
+    node: DesiredNode,
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    now_ms: int,
+    *,
+    forced: bool = False,
+) -> Obstacle | None:
+    """Return why a controller may not be restarted now, or None. `forced`: the restart of its pod is."""
     seen, view = observed.nodes[node.node_id], view_quorum(observed)
-    forced = is_forced(node, seen)
+    forced = forced or is_forced(node, seen)
     if seen.unreachable_host:
         return _away(seen)
     if seen.state is not NodeState.READY:
         # It is of no use now, so it may restart. But without a leader, perhaps only the operator's view is wrong.
         peers = [observed.nodes[peer.node_id] for peer in desired.of_role(Role.CONTROLLER)]
-        down = [peer.node_id for peer in peers if _is_down(peer)] or _needed_for_majority(desired, observed)
+        waiting = {peer.node_id for peer in desired.of_role(Role.CONTROLLER) if lacks_its_pod(peer, observed)}
+        down = [
+            peer.node_id for peer in peers if _is_down(peer) and peer.node_id not in waiting
+        ] or _needed_for_majority(desired, observed)
         if view is None and down:
             return Obstacle(
                 f"no leader of the quorum answers, and these have to be started first: {listed(down)}"
@@ -82,27 +108,34 @@ def controller_obstacle(
         )
     if view is None:
         return Obstacle("no leader of the quorum answers")
-    if is_changing(desired, observed):
+    if _voters_change(desired, observed):
         return Obstacle("the quorum's voters change, and are restarted afterwards")
     stopped = None if forced else _controller_not_back(desired, observed, now_ms, except_for=node.node_id)
     forbidden = view.forbids_stop(node.node_id)
     if stopped or forbidden:
         return stopped or Obstacle(f"{forbidden}", _lost_voters(observed, view))
-    return None if forced else _broker_on_its_way(desired, observed, now_ms)
+    return None if forced else _broker_on_its_way(desired, observed, now_ms, except_for=seen.pod_mate)
 
 
 def broker_obstacle(
-    node: DesiredNode, desired: DesiredCluster, observed: ObservedCluster, now_ms: int
+    node: DesiredNode,
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    now_ms: int,
+    *,
+    forced: bool = False,
 ) -> Obstacle | None:
-    """Return why a broker may not be restarted now, or None."""
+    """Return why a broker may not be restarted now, or None. `forced`: the restart of its pod is."""
     seen = observed.nodes[node.node_id]
+    forced = forced or is_forced(node, seen)
+    has_voter = mate_of(seen, observed) is not None
     if seen.unreachable_host:
         return _away(seen)
     if observed.kafka is None:
         return Obstacle("no leader of the quorum answers")
-    if is_changing(desired, observed):
+    if _voters_change(desired, observed) and (has_voter or node.pod_mate is None):
         return Obstacle("the quorum's voters change")
-    if (lost := _only_copies(seen, desired, observed, now_ms)) is not None or is_forced(node, seen):
+    if (lost := _only_copies(seen, desired, observed, now_ms)) is not None or forced:
         return lost
     policy = desired.rollouts.get(node.pool, RolloutPolicy())
     pool = [
@@ -119,13 +152,23 @@ def broker_obstacle(
         others = [observed.nodes[node_id] for node_id in pool if node_id != node.node_id]
         coming = _may_become_ready(desired, observed, others, now_ms, allowed=policy.max_unavailable - 1)
         return coming or _partitions_at_risk(node, desired, observed, now_ms)
-    stopped = _controller_not_back(desired, observed, now_ms)
+    stopped = _controller_not_back(desired, observed, now_ms, except_for=seen.pod_mate)
     if stopped:
         return stopped
     down = [node_id for node_id in pool if not _is_back(observed, node_id)]
     if len(down) >= policy.max_unavailable:
         return _stops_the_roll(observed, down[0], now_ms)
     return _partitions_at_risk(node, desired, observed, now_ms)
+
+
+def _voters_change(desired: DesiredCluster, observed: ObservedCluster) -> bool:
+    """Whether the voters are not the desired ones yet, and not only because new ones wait for restarts of pods."""
+    view = view_quorum(observed)
+    if view is None or not is_changing(desired, observed):
+        return False
+    joining = [node for node in desired.of_role(Role.CONTROLLER) if node.node_id not in view.voters]
+    is_any_lost = any(has_other_disk(observed, voter) for voter in view.voters.values())
+    return is_any_lost or not joining or not all(lacks_its_pod(node, observed) for node in joining)
 
 
 def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
@@ -144,6 +187,23 @@ def spare_brokers(desired: DesiredCluster, observed: ObservedCluster) -> int:
         return 0
     loads = [_load_of(kafka, broker_id) for broker_id in running]
     return int(not any(load is None or load.fragile for load in loads))
+
+
+def spare_pods_with_controllers(desired: DesiredCluster, observed: ObservedCluster) -> int:
+    """Return how many pods may be evicted now where controllers share those of brokers: one, if all voters are well.
+
+    In a quorum of one or two voters one may always go, because a node drain would otherwise block forever.
+    """
+    if not desired.has_shared_pods or len(desired.of_role(Role.CONTROLLER)) <= 2:
+        return 1
+    view = view_quorum(observed)
+    return int(view is not None and not view.dead and len(view.alive) > majority(view.size))
+
+
+def lacks_voters_in_pods(desired: DesiredCluster, observed: ObservedCluster) -> bool:
+    """Whether controllers share pods with brokers, and a voter is not well, or this is not known."""
+    view = view_quorum(observed)
+    return desired.has_shared_pods and (view is None or bool(view.dead))
 
 
 def named_partitions(count: int, first: Sequence[PartitionId]) -> str:
@@ -271,7 +331,9 @@ def _still_starting(
     return Obstacle(f"it has been starting since {utc_text(seen.started_at_ms)}{recovers}")
 
 
-def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster, now_ms: int) -> Obstacle | None:
+def _broker_on_its_way(
+    desired: DesiredCluster, observed: ObservedCluster, now_ms: int, *, except_for: int | None
+) -> Obstacle | None:
     """Return the first broker that was started and is not in service yet as a reason to wait: one node at a time.
 
     A process that recovers its logs is waited for. A fenced broker is not, and neither is one with a problem that has
@@ -286,7 +348,7 @@ def _broker_on_its_way(desired: DesiredCluster, observed: ObservedCluster, now_m
         is_left_out = (
             node.skips_rollout or seen.unreachable_host or lacks_registration(desired, observed, seen, now_ms)
         )
-        if is_coming and not is_left_out:
+        if is_coming and not is_left_out and node.node_id != except_for:
             return _stops_the_roll(observed, node.node_id, now_ms)
     return None
 
@@ -300,10 +362,12 @@ def _controller_not_back(
 ) -> Obstacle | None:
     """Return the first controller that is not ready, or lacks its new addresses, as a reason to wait.
 
-    Nodes on unreachable machines do not block the rollout; quorum safety is checked separately.
+    Nodes on unreachable machines do not block the rollout; quorum safety is checked separately. Neither do those
+    that only the restart of their broker's pod will start.
     """
     for node in desired.of_role(Role.CONTROLLER):
-        is_left_out = node.skips_rollout or observed.nodes[node.node_id].unreachable_host
+        seen = observed.nodes[node.node_id]
+        is_left_out = node.skips_rollout or seen.unreachable_host or lacks_its_pod(node, observed)
         if node.node_id != except_for and not is_left_out and not _is_back(observed, node.node_id):
             return _stops_the_roll(observed, node.node_id, now_ms)
     return None

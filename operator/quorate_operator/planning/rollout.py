@@ -6,12 +6,14 @@ the quorum tolerates it and no broker is on its way back, the leader last; a hea
 spare and no partition would suffer: see `restart_obstacles`. A node that is not ready after its restart stops the
 roll. No progress is stored: nodes that run the desired revision are done.
 
+A broker whose pod has a controller, or is to have one, is restarted in the turn of the controllers, with both nodes.
+
 A healthy node of which the image or Secrets alone have changed is restarted in a maintenance window, where its
 pool has some.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from quorate_operator.models.base import ANNOTATION_SKIP_ROLLOUT
@@ -31,12 +33,13 @@ from quorate_operator.planning.differences import differences, shortened
 from quorate_operator.planning.features import forbids_version
 from quorate_operator.planning.lifecycle import GRACE_WITHOUT_QUORUM_MS, grace_ms
 from quorate_operator.planning.logins import BROKER_LOGIN
+from quorate_operator.planning.pods import CONTROLLER, mate_of, stop_with_mate
 from quorate_operator.planning.registrations import lacks_registration
 from quorate_operator.planning.restart_obstacles import (
     Obstacle,
-    broker_obstacle,
     controller_obstacle,
     is_forced,
+    pod_obstacle,
     started_within,
 )
 from quorate_operator.planning.safety import view_quorum
@@ -78,10 +81,21 @@ _REQUESTS = frozenset({"restart", FORCE})
 """Parts of a revision that a user sets by annotation: if one is withdrawn, nothing is left to do."""
 COPIES = "copies"
 """The part of a revision with how often a broker copies the topics that it creates."""
-_SHOWN_AS_VALUES = frozenset({"version", "image", COPIES, VOLUMES})
-_WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME)}
+_SHOWN_AS_VALUES = frozenset({"version", "image", COPIES, VOLUMES, CONTROLLER})
+_WITHOUT: Mapping[str, str] = {VOLUMES: str(METADATA_VOLUME), CONTROLLER: "none"}
 """What a revision without the part means."""
-_NAMED_FIRST = ("version", "image", "restart", FORCE, VOLUMES, COPIES, "resources", "config", "secrets")
+_NAMED_FIRST = (
+    "version",
+    "image",
+    "restart",
+    FORCE,
+    CONTROLLER,
+    VOLUMES,
+    COPIES,
+    "resources",
+    "config",
+    "secrets",
+)
 """The parts of a revision in the order in which reasons name them; the others follow."""
 _POSTPONABLE = frozenset({"image", "secrets", AUTHORITIES})
 """Parts of a revision that change without a request: by a release of the operator, by a renewal."""
@@ -93,10 +107,31 @@ class _Due:
     seen: ObservedNode
     reason: str
     is_unregistered: bool = False
+    mate: ObservedNode | None = None
+    """The other node in its pod, which stops with it."""
+    is_pod_forced: bool = False
+    """Whether the restart of that one is forced."""
 
     @property
     def is_forced(self) -> bool:
-        return is_forced(self.node, self.seen)
+        return self.is_pod_forced or is_forced(self.node, self.seen)
+
+    @property
+    def with_controller(self) -> bool:
+        """Whether it is a broker whose pod has a controller, or is to have one."""
+        return self.node.role is Role.BROKER and (self.mate is not None or self.node.pod_mate is not None)
+
+    @property
+    def is_ready(self) -> bool:
+        return all(seen.state is NodeState.READY for seen in (self.seen, self.mate) if seen is not None)
+
+    @property
+    def label(self) -> str:
+        return self.node.label if self.mate is None else f"{self.node.label} and {self.mate.label}"
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        return (self.node.node_id,) if self.mate is None else (self.node.node_id, self.mate.node_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +155,18 @@ def plan_rollout(
 ) -> Part:
     """Plan at most one stop now, and the order of the others; no stop while `hold` gives a reason against it."""
     split = _split(desired, observed, addresses, now_ms)
-    due, refusals, postponed = split.due, split.refusals, split.postponed
+    refusals, postponed = split.refusals, split.postponed
+    due = _by_pod(split.due, desired, observed)
     situation = _Situation(desired=desired, observed=observed, now_ms=now_ms, addresses=addresses, hold=hold)
-    controllers = [restart for restart in due if restart.node.role is Role.CONTROLLER]
-    brokers = [restart for restart in due if restart.node.role is Role.BROKER]
+    alone = [restart for restart in due if restart.node.role is Role.CONTROLLER]
+    pods = [restart for restart in due if restart.with_controller]
+    # A broker that is not ready may be what the pods of its pool wait for.
+    unready = [restart for restart in due if pods and restart not in pods and not restart.is_ready]
+    controllers = alone or [*pods, *unready]
+    brokers = [restart for restart in due if restart not in controllers]
     others: Sequence[_Due] = ()
     if not all(restart.seen.unreachable_host for restart in controllers):
-        part, others = _controllers(controllers, situation), brokers
+        part, others = (_controllers if alone else _brokers)(controllers, situation), brokers
         forced = [restart for restart in brokers if restart.is_forced]
         if forced and not part.due:
             part = merge((_brokers(forced, situation), part))
@@ -135,10 +175,11 @@ def plan_rollout(
         part, others = _brokers(brokers, situation), controllers
     else:
         elections = () if hold else _elections(desired, observed, now_ms)
-        part = merge((Part(due=elections), _controllers(controllers, situation) if controllers else Part()))
+        roll = _controllers if alone else _brokers
+        part = merge((Part(due=elections), roll(controllers, situation) if controllers else Part()))
     return Part(
         due=part.due,
-        rest=(*part.rest, *_in_turn(others, addresses, desired.rollouts)),
+        rest=(*part.rest, *_in_turn(others, situation)),
         refusals=refusals,
         postponed=postponed,
     )
@@ -150,6 +191,28 @@ def due_for_restart(
     """Return the reason for each running node that needs a restart and waits for no maintenance window."""
     split = _split(desired, observed, addresses, now_ms)
     return {restart.node.node_id: restart.reason for restart in (*split.due, *split.skipped)}
+
+
+def _by_pod(due: Sequence[_Due], desired: DesiredCluster, observed: ObservedCluster) -> list[_Due]:
+    """Return one restart for both nodes of a pod, which is that of the broker."""
+    brokers = {node.node_id: node for node in desired.of_role(Role.BROKER)}
+    found: dict[int, _Due] = {}
+    for restart in sorted(due, key=lambda restart: restart.node.role is Role.CONTROLLER):
+        mate = mate_of(restart.seen, observed)
+        if restart.node.role is Role.BROKER or mate is None:
+            found[restart.node.node_id] = replace(restart, mate=mate)
+        elif mate.node_id in brokers:
+            own = found.get(mate.node_id)
+            reason = f"{restart.node.label}: {restart.reason}"
+            found[mate.node_id] = _Due(
+                node=brokers[mate.node_id],
+                seen=mate,
+                reason=reason if own is None else f"{own.reason}; {reason}",
+                is_unregistered=own is not None and own.is_unregistered,
+                mate=restart.seen,
+                is_pod_forced=restart.is_forced,
+            )
+    return list(found.values())
 
 
 def changes(node: DesiredNode, seen: ObservedNode) -> tuple[str, ...]:
@@ -214,6 +277,8 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
     postponed: list[Postponed] = []
     refusals: list[Refusal] = []
     unstartable: dict[tuple[str, str], list[int]] = {}
+    left: set[int] = {node.node_id for node in desired.nodes if node.skips_rollout}
+    """The nodes that are not to be restarted now, and neither are the others in their pods."""
     for node in desired.nodes:
         seen = observed.nodes[node.node_id]
         if not seen.state.runs:
@@ -228,7 +293,9 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         refusal = forbids_version(node, observed) if reasons else None
         if refusal is not None:
             refusals.append(refusal)
+            left.add(node.node_id)
         elif reasons and seen.restart_refusal is not None:
+            left.add(node.node_id)
             unstartable.setdefault((node.pool, seen.restart_refusal), []).append(node.node_id)
         elif reasons:
             restart = _Due(node=node, seen=seen, reason="; ".join(reasons), is_unregistered=is_unregistered)
@@ -262,6 +329,7 @@ def _split(desired: DesiredCluster, observed: ObservedCluster, addresses: Addres
         )
         for restart in skipped
     )
+    due = [restart for restart in due if restart.seen.pod_mate not in left]
     return _Split(due=due, skipped=skipped, refusals=tuple(refusals), postponed=tuple(postponed))
 
 
@@ -288,16 +356,18 @@ def _held(situation: _Situation) -> Obstacle | None:
 
 def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
     """Restart the first broker that may be; a pool that has to wait does not delay the others."""
+    view = view_quorum(situation.observed)
     order = sorted(
         due,
         key=lambda restart: (
             not restart.is_forced,
-            restart.seen.state is NodeState.READY,
+            restart.is_ready,
+            view is not None and view.leader_id in restart.node_ids,
             restart.node.node_id,
         ),
     )
     obstacles = (
-        broker_obstacle(restart.node, situation.desired, situation.observed, situation.now_ms)
+        pod_obstacle(restart.node, situation.desired, situation.observed, situation.now_ms)
         for restart in order
     )
     before = list(takewhile(lambda obstacle: obstacle is not None, obstacles))
@@ -307,51 +377,57 @@ def _brokers(due: Sequence[_Due], situation: _Situation) -> Part:
 
 
 def _roll(first: _Due, others: Sequence[_Due], obstacle: Obstacle | None, situation: _Situation) -> Part:
-    addresses, rollouts = situation.addresses, situation.desired.rollouts
-    node, after = first.node, _in_turn(others, addresses, rollouts)
-    stop = _stop(first, rollouts)
+    after = _in_turn(others, situation)
+    stops = _stops(first, situation)
     if obstacle is not None:
-        reason = f"the restart of {node.label} ({first.reason}): {obstacle.reason}"
+        reason = f"the restart of {first.label} ({first.reason}): {obstacle.reason}"
         wait = WaitFor(
             reason=reason if obstacle.way_out is None else f"{reason}; {obstacle.way_out}",
-            node_ids=(node.node_id,),
+            node_ids=first.node_ids,
             code="" if obstacle.way_out is None else ROLLOUT_BLOCKED,
             is_stalled=obstacle.way_out is not None,
         )
-        return Part(rest=(wait, stop, *_back(node, addresses), *after))
-    stopped = wait_for(f"{node.label} to have stopped", node.node_id)
-    return Part(due=(stop,), rest=(stopped, *_back(node, addresses), *after))
+        return Part(rest=(wait, *stops, *_back(first, situation), *after))
+    stopped = wait_for(f"{first.label} to have stopped", *first.node_ids)
+    return Part(due=stops, rest=(stopped, *_back(first, situation), *after))
 
 
-def _stop(restart: _Due, rollouts: Mapping[str, RolloutPolicy]) -> StopNode:
-    node = restart.node
+def _stops(restart: _Due, situation: _Situation) -> tuple[StopNode, ...]:
+    node, rollouts = restart.node, situation.desired.rollouts
     usual_ms = grace_ms(node.role, rollouts.get(node.pool))
     allowed_ms = GRACE_WITHOUT_QUORUM_MS if restart.is_unregistered else usual_ms
-    return StopNode(node_id=node.node_id, grace_ms=allowed_ms, reason=restart.reason)
+    stop = StopNode(node_id=node.node_id, grace_ms=allowed_ms, reason=restart.reason)
+    mate = restart.mate
+    if mate is None:
+        return (stop,)
+    mate_ms = 0 if restart.is_unregistered else grace_ms(mate.role, rollouts.get(mate.pool))
+    return stop_with_mate(stop, situation.observed, mate_ms)
 
 
-def _in_turn(
-    others: Sequence[_Due], addresses: AddressPlan, rollouts: Mapping[str, RolloutPolicy]
-) -> tuple[Step, ...]:
+def _in_turn(others: Sequence[_Due], situation: _Situation) -> tuple[Step, ...]:
     """Return the restarts that follow, as far as they are known now."""
     steps: list[Step] = []
     for other in others:
-        wait = wait_for(
-            f"the turn of {other.node.label} to be restarted ({other.reason})", other.node.node_id
-        )
-        steps += [wait, _stop(other, rollouts), *_back(other.node, addresses)]
+        wait = wait_for(f"the turn of {other.label} to be restarted ({other.reason})", *other.node_ids)
+        steps += [wait, *_stops(other, situation), *_back(other, situation)]
     return tuple(steps)
 
 
-def _back(node: DesiredNode, addresses: AddressPlan) -> tuple[Step, ...]:
-    return (
+def _back(restart: _Due, situation: _Situation) -> tuple[Step, ...]:
+    """Return the starts after a restart: of the node, and of the one that is to share its pod."""
+    node, start_with = restart.node, situation.addresses.start_with
+    node_ids = [node_id for node_id in (node.pod_mate, node.node_id) if node_id is not None]
+    starts = [
         StartNode(
-            node_id=node.node_id,
-            advertised=addresses.start_with.get(node.node_id, {}),
+            node_id=node_id,
+            advertised=start_with.get(node_id, {}),
+            beside=node.pod_mate if node.role is Role.BROKER and node_id == node.node_id else None,
             reason="it was stopped for a restart",
-        ),
-        wait_for(f"{node.label} to be ready again", node.node_id),
-    )
+        )
+        for node_id in node_ids
+    ]
+    labels = " and ".join(situation.observed.nodes[node_id].label for node_id in node_ids)
+    return (*starts, wait_for(f"{labels} to be ready again", *node_ids))
 
 
 def _elections(

@@ -64,6 +64,8 @@ class StartNode(_NodeStep):
 
     advertised: Mapping[str, Address] = field(default_factory=dict)
     """By listener name; a listener that is not named advertises what is desired."""
+    beside: int | None = None
+    """Of a broker, the controller that runs in its pod; a StartNode of that one comes before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

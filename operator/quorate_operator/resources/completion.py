@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from quorate_operator.models.manifests import Manifests
-from quorate_operator.planning.cluster import DesiredCluster, DesiredNode
+from quorate_operator.planning.cluster import DesiredCluster, DesiredNode, Role
+from quorate_operator.planning.desired import in_pods
 from quorate_operator.planning.logins import LOGINS
+from quorate_operator.planning.pods import CONTROLLER
 from quorate_operator.planning.rollout import AUTHORITIES
 from quorate_operator.planning.volumes import volumes_revision
 from quorate_operator.renderings import (
@@ -28,6 +30,7 @@ from quorate_operator.security import secret_revision
 def complete(desired: DesiredCluster, manifests: Manifests, facts: Facts) -> DesiredCluster:
     """Return the cluster with addresses and revisions. Raises TemplateError for an invalid host."""
     context = Context(manifests=manifests, facts=facts)
+    desired = in_pods(desired, manifests)
     addressed = replace(
         desired,
         nodes=tuple(_with_addresses(context, node) for node in desired.nodes),
@@ -62,6 +65,8 @@ def _with_revision(context: Context, desired: DesiredCluster, node: DesiredNode)
         **copies_revision(desired, node),
         **volumes_revision(volumes_in_use(context, node)),
     }
+    if node.role is Role.BROKER and node.pod_mate is not None:
+        revision[CONTROLLER] = str(node.pod_mate)
     secrets = _secret_revision(context, node)
     if secrets is None:
         # A running node does not need the Secret; a restarted node would wait for it.

@@ -36,7 +36,7 @@ from quorate_operator.resources.names import (
     metadata,
     pod_name,
 )
-from quorate_operator.resources.pod_addresses import HTTP_PORT, contact, listener_port
+from quorate_operator.resources.pod_addresses import contact, http_port, listener_port
 from quorate_operator.resources.topology import rack_properties
 from quorate_operator.security import SecretFiles
 
@@ -103,7 +103,7 @@ def node_properties(
         properties |= internal_topic_properties(quorum.broker_count)
         properties |= rack_properties(context, node)
     elif node.implementation is Implementation.PYTHON:
-        properties[HTTP_LISTENER] = f"0.0.0.0:{HTTP_PORT}"
+        properties[HTTP_LISTENER] = f"0.0.0.0:{http_port(node)}"
     return properties | dict(node.config)
 
 

@@ -7,7 +7,7 @@ from quorate_operator.models.object_names import dns_label, short_name
 from quorate_operator.models.storage import METADATA_VOLUME
 from quorate_operator.models.users import KafkaUser
 from quorate_operator.models.v1alpha1 import API_VERSION, KafkaBroker, KafkaController
-from quorate_operator.planning.cluster import Address, DesiredNode, Role
+from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Role
 from quorate_operator.resources.facts import Context, Object
 
 LABEL_CLUSTER = "quorate.dev/cluster"
@@ -17,6 +17,10 @@ LABEL_PURPOSE = "quorate.dev/purpose"
 """What a Service or pod is for besides running a node: `published-name`, `exposure`, `task`."""
 LABEL_VOLUME = "quorate.dev/volume"
 """On claims of nodes with several volumes: the id of the volume. Volume 0 has no such label."""
+LABEL_CONTROLLER_ID = "quorate.dev/controller-id"
+"""On pods of brokers with a controller in them: the node id of the controller."""
+LABEL_RUNS_CONTROLLER = "quorate.dev/runs-controller"
+"""On the same pods: `true`, for selectors."""
 LABEL_COMPONENT = "app.kubernetes.io/component"
 LABEL_NAME = "app.kubernetes.io/name"
 OPERATOR_COMPONENT = "operator"
@@ -92,6 +96,33 @@ def is_service_name(text: str) -> bool:
 def pod_host(context: Context, pool: str, node_id: int) -> str:
     """Return the pod's name from the headless Service, which always belongs to this node."""
     return f"{pod_name(pool, node_id)}.{pool}.{context.namespace}.svc"
+
+
+def named_by(context: Context, node: DesiredNode) -> tuple[str, int]:
+    """Return the pool and the node id that a node's pod is named by: its broker's for a controller in its pod."""
+    pool = context.manifests.controllers.spec.placement.pool
+    if node.role is Role.CONTROLLER and node.pod_mate is not None and pool is not None:
+        return pool, node.pod_mate
+    return node.pool, node.node_id
+
+
+def node_host(context: Context, node: DesiredNode) -> str:
+    """Return `pod_host` of a node."""
+    return pod_host(context, *named_by(context, node))
+
+
+def pods_of_node(context: Context, node: DesiredNode) -> dict[str, str]:
+    """Return labels of the pod of a node, for selectors."""
+    if node.role is Role.CONTROLLER and node.pod_mate is not None:
+        return {LABEL_CLUSTER: context.cluster, LABEL_CONTROLLER_ID: str(node.node_id)}
+    return node_labels(context, node.pool, node.role, node.node_id)
+
+
+def pods_with_controllers(context: Context, desired: DesiredCluster) -> dict[str, str]:
+    """Return labels of the pods that controllers run in, for selectors."""
+    if desired.has_shared_pods:
+        return {LABEL_CLUSTER: context.cluster, LABEL_RUNS_CONTROLLER: "true"}
+    return pool_labels(context, context.cluster, Role.CONTROLLER)
 
 
 def cluster_labels(context: Context, role: Role) -> dict[str, str]:

@@ -20,7 +20,8 @@ from quorate_operator.resources.names import (
     exposure_bootstrap_name,
     exposure_name,
     is_service_name,
-    pod_host,
+    named_by,
+    node_host,
     pod_name,
     pool_names,
 )
@@ -30,6 +31,13 @@ CONTROLLER_PORT = 9093
 BROKER_PORT_FIRST = 9092
 HTTP_PORT = 9404
 """The port where Python controllers serve metrics and health."""
+HTTP_PORT_BESIDE = 9405
+"""The same port of a controller in the pod of a broker, which may serve metrics of its own."""
+
+
+def http_port(node: DesiredNode) -> int:
+    """Return the port where a node serves metrics; a Python controller serves its health there, too."""
+    return HTTP_PORT_BESIDE if node.role is Role.CONTROLLER and node.pod_mate is not None else HTTP_PORT
 
 
 def listener_port(node: DesiredNode, listener: Listener) -> int:
@@ -41,7 +49,7 @@ def pool_port(role: Role, listeners: Sequence[Listener], listener: Listener) -> 
     """Return the port of one of a pool's listeners in each pod, as `listener_port`."""
     if listener.port is not None:
         return listener.port
-    taken = {other.port for other in listeners} | {HTTP_PORT}
+    taken = {other.port for other in listeners} | {HTTP_PORT, HTTP_PORT_BESIDE}
     first = CONTROLLER_PORT
     if role is Role.BROKER:
         taken |= {CONTROLLER_PORT}
@@ -74,7 +82,7 @@ def with_ports(manifests: Manifests) -> Manifests:
 
 def contact(context: Context, node: DesiredNode, listener: Listener) -> Address:
     """Return the address that other nodes use: the pod's own name, and the port of the listener."""
-    return Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
+    return Address(node_host(context, node), listener_port(node, listener))
 
 
 def advertised(context: Context, node: DesiredNode) -> dict[str, Address]:
@@ -145,12 +153,8 @@ def interim(context: Context, node: DesiredNode) -> dict[str, Address]:
         if template is not None:
             host = _filled(context, node, template, f"{_field(pool, listener)}.interimHost")
             addresses[listener.name] = Address(host, reported.port)
-        elif is_inside(context, reported.host) and reported.host != pod_host(
-            context, node.pool, node.node_id
-        ):
-            addresses[listener.name] = Address(
-                pod_host(context, node.pool, node.node_id), listener_port(node, listener)
-            )
+        elif is_inside(context, reported.host) and reported.host != node_host(context, node):
+            addresses[listener.name] = Address(node_host(context, node), listener_port(node, listener))
     return addresses
 
 
@@ -205,14 +209,14 @@ def _advertised(context: Context, node: DesiredNode, listener: Listener) -> Addr
     if found is not None:
         return found
     # An address that Kubernetes has not assigned yet, or does not report at the moment, must not restart a node.
-    own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
+    own = Address(node_host(context, node), listener_port(node, listener))
     return known.get(listener.name, own)
 
 
 def _assigned(context: Context, node: DesiredNode, listener: Listener) -> Address | None:
     """Return the address of a listener; None while Kubernetes has not assigned all of it."""
     pool = context.pool(node.pool)
-    own = Address(pod_host(context, node.pool, node.node_id), listener_port(node, listener))
+    own = Address(node_host(context, node), listener_port(node, listener))
     template = pool.spec.host_template(node.node_id, listener.name)
     host = _filled(context, node, template, f"{_field(pool, listener)}.advertisedHost") if template else None
     if not isinstance(listener, BrokerListener):
@@ -242,7 +246,8 @@ def _filled(context: Context, node: DesiredNode, template: str, field: str) -> s
         first=node.node_id - node.place,
         namespace=context.namespace,
     )
-    assert values["pod"] == pod_name(node.pool, node.node_id)
+    pool, node_id = named_by(context, node)
+    values = {**values, "pod": pod_name(pool, node_id), "service": pool}
     return fill_host(template, values, field).lower()
 
 

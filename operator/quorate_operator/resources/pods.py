@@ -58,7 +58,8 @@ from quorate_operator.resources.names import (
     metadata,
     pod_name,
 )
-from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port
+from quorate_operator.resources.pod_addresses import HTTP_PORT, http_port, listener_port
+from quorate_operator.resources.shared_pods import with_controller
 from quorate_operator.resources.shipping import history_of, history_volume, ship_container
 from quorate_operator.resources.topology import (
     RACK_CONTAINER,
@@ -102,11 +103,12 @@ def node_pod(
     *,
     is_initial: bool,
     is_placed: bool = True,
+    beside: Object | None = None,
 ) -> Object:
     """Return the pod that runs a node with these advertised addresses by listener name.
 
     `is_initial`: an empty disk is formatted as one of the first voters; otherwise it joins. `is_placed`: it was used
-    before, and may bind the pod to a node or zone.
+    before, and may bind the pod to a node or zone. `beside` is the pod of a controller that is to run in this one.
     """
     spec = pod_spec(context, node)
     if node.role is Role.BROKER:
@@ -135,7 +137,7 @@ def node_pod(
     }
     if (record := record_of(node.rendering)) is not None:
         annotations[ANNOTATION_RENDERING] = record
-    return {
+    pod: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata(
@@ -147,6 +149,7 @@ def node_pod(
         ),
         "spec": spec,
     }
+    return pod if beside is None else with_controller(pod, beside)
 
 
 def dry_run_pod(context: Context, desired: DesiredCluster, node: DesiredNode) -> Object:
@@ -154,7 +157,14 @@ def dry_run_pod(context: Context, desired: DesiredCluster, node: DesiredNode) ->
 
     With the name of the running pod, the dry run would be a change of that pod.
     """
-    pod = node_pod(context, desired, node, {}, is_initial=False)
+    beside = None
+    if node.pod_mate is not None:
+        both = {
+            other.node_id: other for other in desired.nodes if other.node_id in (node.node_id, node.pod_mate)
+        }
+        controller, node = sorted(both.values(), key=lambda own: own.role is Role.BROKER)
+        beside = node_pod(context, desired, controller, {}, is_initial=False)
+    pod = node_pod(context, desired, node, {}, is_initial=False, beside=beside)
     pod["metadata"]["name"] = short_name(f"{pod_name(node.pool, node.node_id)}-dry-run")
     return pod
 
@@ -358,7 +368,7 @@ def _node_container(context: Context, node: DesiredNode) -> Object:
     if node.implementation is Implementation.PYTHON:
         made["command"] = ["quorate", "controller", "run", "--config", config, "--log-format", "json"]
         made["env"] = _with_given([HOME], template.env)
-        made["ports"].append({"name": "http", "containerPort": HTTP_PORT})
+        made["ports"].append({"name": "http", "containerPort": http_port(node)})
         return made | _timed(_python_probes(), template.probes)
     options = java_options(secured_properties(context, node))
     if has_agent(context, node):

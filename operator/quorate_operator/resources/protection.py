@@ -17,9 +17,10 @@ from quorate_operator.resources.names import (
     cluster_labels,
     descriptive_labels,
     metadata,
+    pods_with_controllers,
     pool_labels,
 )
-from quorate_operator.resources.pod_addresses import HTTP_PORT, pool_port
+from quorate_operator.resources.pod_addresses import HTTP_PORT, HTTP_PORT_BESIDE, pool_port
 
 ALWAYS_ALLOW = "AlwaysAllow"
 IF_HEALTHY_BUDGET = "IfHealthyBudget"
@@ -78,7 +79,6 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
     Everything else is refused, except for the listener's `networkPolicyPeers`. Outgoing connections are not
     restricted.
     """
-    del desired  # all controllers have the listeners of the manifest
     listeners = context.manifests.controllers.spec.listeners
     inside = _inside(context, Role.CONTROLLER, Role.BROKER)
     rules = [
@@ -88,8 +88,15 @@ def controllers_policy(context: Context, desired: DesiredCluster) -> Object:
         )
         for listener in listeners
     ]
-    rules.append(_metrics_rule(context.manifests.controllers))
+    port = HTTP_PORT_BESIDE if desired.has_shared_pods else HTTP_PORT
+    rules.append(_metrics_rule(context.manifests.controllers, port=port))
     selected = cluster_labels(context, Role.CONTROLLER)
+    if desired.has_shared_pods:
+        selected = pods_with_controllers(context, desired)
+        # A pod that a policy selects refuses all that none allows.
+        for pool in context.manifests.brokers:
+            if pool.metadata.name == context.manifests.controllers.spec.placement.pool:
+                rules += _rules_of_brokers(context, pool)
     name = f"{context.cluster}-controllers"
     return _policy(context, context.manifests.controllers, name, selected, rules)
 
@@ -105,25 +112,29 @@ def brokers_policies(context: Context) -> tuple[Object, ...]:
         name = pool.metadata.name
         if not pool.spec.network_policy.enabled:
             continue
-        ports = {
-            listener.name: pool_port(Role.BROKER, pool.spec.listeners, listener)
-            for listener in pool.spec.listeners
-        }
-        rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
-        rules += [
-            _rule([ports[listener.name]], listener.network_policy_peers) for listener in pool.spec.listeners
-        ]
-        if pool.spec.metrics.enabled:
-            # The operator reads which clients are connected.
-            rules.append(_metrics_rule(pool, *_inside(context)))
+        rules = _rules_of_brokers(context, pool)
         selected = pool_labels(context, name, Role.BROKER)
         found.append(_policy(context, pool, short_name(f"{name}-brokers"), selected, rules))
     return tuple(found)
 
 
-def _metrics_rule(pool: KafkaController | KafkaBroker, *further: Object) -> Object:
+def _rules_of_brokers(context: Context, pool: KafkaBroker) -> list[Object]:
+    """Return the rules of a pool; without a policy of its own, they allow everybody."""
+    listeners = pool.spec.listeners
+    ports = {listener.name: pool_port(Role.BROKER, listeners, listener) for listener in listeners}
+    if not pool.spec.network_policy.enabled:
+        return [_rule([*sorted(ports.values()), HTTP_PORT])]
+    rules = [_rule(sorted(ports.values()), _inside(context, Role.BROKER))]
+    rules += [_rule([ports[listener.name]], listener.network_policy_peers) for listener in listeners]
+    if pool.spec.metrics.enabled:
+        # The operator reads which clients are connected.
+        rules.append(_metrics_rule(pool, *_inside(context)))
+    return rules
+
+
+def _metrics_rule(pool: KafkaController | KafkaBroker, *further: Object, port: int = HTTP_PORT) -> Object:
     peers = pool.spec.network_policy.metrics_from
-    return _rule([HTTP_PORT], ALL_PODS if peers is None else [*peers, *further])
+    return _rule([port], ALL_PODS if peers is None else [*peers, *further])
 
 
 def _rule(ports: Sequence[int], peers: Sequence[Object] | None = None) -> Object:

@@ -64,6 +64,11 @@ def with_secrets(plan: Plan, context: Context, desired: DesiredCluster) -> Plan:
     if not desired.running or desired.lifecycle is not Lifecycle.RUNNING:
         return plan
     needed = {node.node_id: secret_names(context, node) for node in desired.nodes_with_settings}
+    of_node = dict(needed)
+    for node in desired.nodes:  # a pod has the Secrets of both of its nodes
+        needed[node.node_id] |= (
+            frozenset() if node.pod_mate is None else of_node.get(node.pod_mate, frozenset())
+        )
     held = {
         node.node_id: node.label
         for node in desired.nodes

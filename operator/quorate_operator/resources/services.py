@@ -29,13 +29,15 @@ from quorate_operator.resources.names import (
     exposure_name,
     labels_of,
     metadata,
-    node_labels,
+    pods_of_node,
+    pods_with_controllers,
     pool_labels,
     pool_names,
 )
 from quorate_operator.resources.pod_addresses import (
     HTTP_PORT,
     bootstrap_addresses,
+    http_port,
     listener_port,
     pool_port,
     published_name,
@@ -65,16 +67,17 @@ _STORED = TypeAdapter(list[_Stored])
 
 def headless_service(context: Context, desired: DesiredCluster, pool: str, role: Role) -> Object:
     """Return the Service that gives a pool's pods their host names, also before they are ready."""
-    has_nodes = any(node.pool == pool for node in desired.nodes_with_settings)
-    ports = _ports(context, pool, role) if has_nodes else []
+    nodes = [node for node in desired.nodes_with_settings if node.pool == pool]
+    ports = _ports(context, pool, role) if nodes else []
     if role is Role.CONTROLLER:
-        ports.append({"name": "http", "port": HTTP_PORT})
-    selected = pool_labels(context, pool, role)
+        ports.append({"name": "http", "port": http_port(nodes[0]) if nodes else HTTP_PORT})
+    labels = pool_labels(context, pool, role)
+    selected = pods_with_controllers(context, desired) if role is Role.CONTROLLER else labels
     spec: Object = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selected}
     if ports:
         spec["ports"] = ports
     spec |= ip_families(context.pool(pool).spec.services)
-    return service(context, pool, pool, descriptive_labels(context) | selected, spec, annotations={})
+    return service(context, pool, pool, descriptive_labels(context) | labels, spec, annotations={})
 
 
 def _ports(context: Context, pool: str, role: Role) -> list[Object]:
@@ -116,7 +119,7 @@ def published_service(context: Context, node: DesiredNode, publications: Sequenc
         for publication in publications
     }
     spec = {
-        "selector": node_labels(context, node.pool, node.role, node.node_id),
+        "selector": pods_of_node(context, node),
         "publishNotReadyAddresses": True,
         "ports": [
             {"name": f"port-{port}", "port": port, "targetPort": target}

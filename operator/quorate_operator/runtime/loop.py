@@ -25,7 +25,7 @@ from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Observe
 from quorate_operator.planning.in_sync import brokers_in_sync
 from quorate_operator.planning.listeners import has_other_listeners, stage
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Action, FormCluster, Plan, StepError, WaitFor
+from quorate_operator.planning.steps import Action, FormCluster, Plan, StartNode, StepError, WaitFor
 from quorate_operator.runtime.composite import ClusterRuntime
 from quorate_operator.runtime.concurrency import finish_all
 
@@ -282,13 +282,19 @@ class ReconcileLoop:
                 await self._woken.wait()
 
     async def _apply_due(self, observation: Observation, applied: _Applied) -> None:
-        """Apply the steps of each node in order, different nodes at the same time, FormCluster first.
+        """Apply the steps of each pod in order, those of different pods at the same time, FormCluster first.
 
         Raises the first error that is no StepError, after all have ended.
         """
+        mates = {node.node_id: node.pod_mate for node in observation.desired.nodes}
+        starts = [action for action in observation.plan.due if isinstance(action, StartNode)]
+        mates |= {step.beside: step.node_id for step in starts if step.beside is not None}
+        mates |= {step.node_id: step.beside for step in starts if step.beside is not None}
 
         def place(action: Action) -> int:
-            return -1 if action.node_id is None else action.node_id
+            node_id = -1 if action.node_id is None else action.node_id
+            mate = mates.get(node_id)
+            return node_id if mate is None else min(node_id, mate)
 
         forming = [action for action in observation.plan.due if isinstance(action, FormCluster)]
         others = sorted((action for action in observation.plan.due if action not in forming), key=place)
@@ -306,7 +312,7 @@ class ReconcileLoop:
     async def _apply_in_order(
         self, observation: Observation, actions: Sequence[Action], applied: _Applied
     ) -> None:
-        """Apply the steps of one node, until one fails."""
+        """Apply the steps of one pod, until one fails."""
         for action in actions:
             try:
                 is_done = await self._apply(observation, action)

@@ -158,6 +158,8 @@ class ClusterView:
     """Pools that are deleted, and go when their brokers hold no replica any more."""
     clients: Mapping[str, ClientsView] = field(default_factory=dict)
     """The connected clients of pools whose brokers expose metrics."""
+    has_shared_pods: bool = False
+    """Whether controllers run in the pods of brokers."""
 
     @property
     def described(self) -> ObservedQuorum | None:
@@ -234,6 +236,7 @@ def view_of(
         versions=_versions(desired) if desired is not None else {},
         drained_pools=desired.drained_pools if desired is not None else frozenset(),
         clients=clients_views(desired, observed) if desired is not None and observed is not None else {},
+        has_shared_pods=desired is not None and desired.has_shared_pods,
     )
 
 

@@ -15,6 +15,7 @@ from quorate_operator.planning.cluster import (
     RolloutPolicy,
     VolumePolicy,
 )
+from quorate_operator.planning.pods import CONTROLLER
 
 PORT = 9092
 OVERLAP_MS = 60_000
@@ -46,6 +47,8 @@ class DesiredSpec:
     is_drained: bool = False
     """Whether the other pool is deleted, together with its volumes."""
     has_interim: bool = True
+    with_brokers: bool = False
+    """Whether each controller runs in the pod of the broker with its offset."""
     names: dict[tuple[int, str], Address] = field(default_factory=dict)
     spare: Iterable[int] = field(default_factory=count)
 
@@ -53,10 +56,13 @@ class DesiredSpec:
         self._name_all()
 
     def ids(self, role: Role) -> tuple[int, ...]:
-        """The node ids of the role's pool."""
+        """The node ids of the role's pool. In pods of brokers, there are at most as many controllers as brokers."""
         first, replicas = (
             (CONTROLLERS_FIRST, self.controllers) if role is Role.CONTROLLER else (0, self.brokers)
         )
+        if self.with_brokers and role is Role.CONTROLLER:
+            beside = [first + broker_id for broker_id in self.ids(Role.BROKER)]
+            return tuple(node_id for node_id in beside if node_id not in self.decommission)[:replicas]
         usable = (node_id for node_id in count(first) if node_id not in self.decommission)
         return tuple(next(usable) for _ in range(replicas))
 
@@ -159,6 +165,8 @@ class DesiredSpec:
             for listener in LISTENERS[role]
             if self.has_interim
         }
+        mate = self._mate(node_id, role)
+        beside = {CONTROLLER: str(mate)} if role is Role.BROKER and mate is not None else {}
         return DesiredNode(
             node_id=node_id,
             role=role,
@@ -174,9 +182,19 @@ class DesiredSpec:
             revision={
                 "version": self.version,
                 "config": f"{self.config} {'static' if is_static else 'dynamic'}",
+                **beside,
             },
             rack=RACKS[node_id % len(RACKS)] if role is Role.BROKER else None,
+            pod_mate=mate,
         )
+
+    def _mate(self, node_id: int, role: Role) -> int | None:
+        """The other node in its pod."""
+        if not self.with_brokers:
+            return None
+        mate = node_id - CONTROLLERS_FIRST if role is Role.CONTROLLER else node_id + CONTROLLERS_FIRST
+        other = Role.BROKER if role is Role.CONTROLLER else Role.CONTROLLER
+        return mate if mate in self.ids(other) else None
 
     def _controlled(self, advertised: Mapping[str, Address]) -> Iterable[Address]:
         return (

@@ -1,7 +1,7 @@
 """An operator for the model cluster that can be killed at every moment, and the faults of the world around it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from kit.operator_model.desired_spec import DesiredSpec
@@ -10,7 +10,7 @@ from kit.operator_model.world import REGISTRATION_LEVEL, Node, Partition, World
 from quorate_operator.placement.cluster import PartitionId
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, Role
 from quorate_operator.planning.planner import plan
-from quorate_operator.planning.steps import Action, Plan, StopNode
+from quorate_operator.planning.steps import Action, Plan, StartNode, StopNode
 from quorate_protocol.features import metadata_version_named
 
 ROUNDS_MAX = 1000
@@ -76,10 +76,13 @@ class Cluster:
         return made
 
     def _any_order(self, due: tuple[Action, ...]) -> tuple[Action, ...]:
-        """Steps of different nodes happen at the same time; those of one node in their order."""
+        """Steps of different pods happen at the same time; those of one pod in their order."""
         by_node: dict[int | None, list[Action]] = {}
+        pods = {node.pod_mate: node.node_id for node in self.desired().nodes if node.role is Role.BROKER}
+        pods |= {step.beside: step.node_id for step in due if isinstance(step, StartNode)}
         for action in due:
             node_id = None if not hasattr(action, "node_id") else action.node_id
+            node_id = node_id if node_id is None else pods.get(node_id, node_id)
             by_node.setdefault(node_id, []).append(action)
         queues = list(by_node.values())
         order = []
@@ -133,6 +136,7 @@ class Cluster:
             assert process is not None, f"{node.label} does not run"
             assert process.advertised == node.advertised, f"{node.label}: {process.advertised}"
             assert process.revision == node.revision, f"{node.label}: {process.revision}"
+            assert process.pod_mate == node.pod_mate, f"{node.label} is in a pod with {process.pod_mate}"
             assert world.serves(node.node_id), f"{node.label} serves nobody"
             for address in node.advertised.values():
                 if address in node.controlled:
@@ -181,8 +185,15 @@ class Cluster:
             )
 
     def crash(self, node: Node) -> None:
-        """The process ends without a request."""
+        """The process ends without a request. In a pod with another one, it is started again at once."""
         self.history.append(f"{self.world.now_ms} node {node.node_id} crashes")
+        if node.process is not None and node.process.pod_mate is not None:
+            node.process = node.last = replace(
+                node.process, started_at_ms=self.world.now_ms, joined=False, registered=False, was_ready=False
+            )
+            if self.world.leader_id == node.node_id:
+                self.world.leader_id = None
+            return
         node.process, node.crashed_at_ms = None, self.world.now_ms
         node.exits_in_a_row += 1
 
@@ -201,6 +212,8 @@ class Cluster:
     def lose_disk(self, node: Node) -> None:
         """The disk is empty, and the process with it gone."""
         self.history.append(f"{self.world.now_ms} node {node.node_id} loses its disk")
+        if node.process is not None and node.process.pod_mate is not None:
+            self.world.nodes[node.process.pod_mate].process = None
         node.process, node.crashed_at_ms, node.disk, node.has_volume = None, None, None, False
         for partition in self.world.partitions.values():
             partition.isr -= {node.node_id}

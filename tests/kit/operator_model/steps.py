@@ -4,6 +4,7 @@ A step that breaks a rule fails the test. `half` does as much of a step as may b
 in the middle of it; every step must be good for being done again.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kit.operator_model.desired_spec import OVERLAP_MS
@@ -17,7 +18,16 @@ from kit.operator_model.world import (
     Voter,
     World,
 )
-from quorate_operator.planning.cluster import DesiredCluster, Formation, Lifecycle, Publication, Role
+from quorate_operator.planning.cluster import (
+    Address,
+    DesiredCluster,
+    DesiredNode,
+    Formation,
+    Lifecycle,
+    Publication,
+    Role,
+)
+from quorate_operator.planning.pods import CONTROLLER
 from quorate_operator.planning.steps import (
     Action,
     AddVoter,
@@ -154,20 +164,68 @@ class _Stepper:
         if node.process is not None:
             return
         wanted = next((node for node in self.desired.nodes if node.node_id == action.node_id), None)
+        if node.role is Role.CONTROLLER and self.desired.has_shared_pods:
+            self.write_for_pod(node, wanted, action)
+            return
+        if action.beside is not None:
+            assert wanted is not None, f"{action}: a broker that leaves starts alone"
+            self.start_pod(node, wanted, action)
+            return
+        assert wanted is None or wanted.pod_mate is None, f"{action}: its pod is to have a controller"
+        if wanted is None and node.last is not None:
+            node.last = replace(node.last, pod_mate=None)
         if wanted is None:
             assert node.last is not None, "who leaves is started as it ran the last time"
             advertised, revision, features = node.last.advertised, node.last.revision, node.last.features
         else:
             advertised = {**wanted.advertised, **action.advertised}
             revision, features = dict(wanted.revision), FEATURES[wanted.kafka_version]
-            for listener, address in advertised.items():
-                publication = world.publications.get(address)
-                is_own = publication is not None and publication.node_id == node.node_id
-                assert is_own or address not in wanted.controlled, (
-                    f"{wanted.label} starts with {address} ({listener}), which leads to {publication}"
-                )
+            self.check_own(wanted, advertised)
         node.process = Process(world.now_ms, advertised, revision, features)
         node.last, node.crashed_at_ms = node.process, None
+
+    def write_for_pod(self, node: Node, wanted: DesiredNode | None, action: StartNode) -> None:
+        """Write the configuration of a controller, whose broker's start creates the pod."""
+        if wanted is None:
+            assert node.last is not None, "who leaves is started as it ran the last time"
+            node.written = node.last
+            return
+        advertised = {**wanted.advertised, **action.advertised}
+        self.check_own(wanted, advertised)
+        revision, features = dict(wanted.revision), FEATURES[wanted.kafka_version]
+        node.written = Process(self.world.now_ms, advertised, revision, features)
+
+    def start_pod(self, node: Node, wanted: DesiredNode, action: StartNode) -> None:
+        """Start both nodes of a pod by the start of the broker."""
+        world = self.world
+        assert action.beside is not None
+        mate = world.nodes[action.beside]
+        assert mate.disk is not None, f"{action}: the controller in its pod has no formatted disk"
+        assert mate.process is None, f"{action}: the controller in its pod runs elsewhere"
+        assert mate.written is not None, f"{action}: the controller in its pod has no configuration"
+        advertised = {**wanted.advertised, **action.advertised}
+        self.check_own(wanted, advertised)
+        revision = {**wanted.revision, CONTROLLER: str(mate.node_id)}
+        process = Process(world.now_ms, advertised, revision, FEATURES[wanted.kafka_version])
+        for own, other, started in ((node, mate, process), (mate, node, mate.written)):
+            own.process = replace(
+                started,
+                started_at_ms=world.now_ms,
+                joined=False,
+                registered=False,
+                was_ready=False,
+                pod_mate=other.node_id,
+            )
+            own.last, own.crashed_at_ms, own.exits_in_a_row = own.process, None, 0
+
+    def check_own(self, wanted: DesiredNode, advertised: Mapping[str, Address]) -> None:
+        """Check that a node starts with addresses that lead to it."""
+        for listener, address in advertised.items():
+            publication = self.world.publications.get(address)
+            is_own = publication is not None and publication.node_id == wanted.node_id
+            assert is_own or address not in wanted.controlled, (
+                f"{wanted.label} starts with {address} ({listener}), which leads to {publication}"
+            )
 
     def stop(self, action: StopNode) -> None:
         world = self.world
@@ -176,16 +234,21 @@ class _Stepper:
         if node.process is None:
             node.crashed_at_ms, node.exits_in_a_row = None, 0
             return
-        if self.desired.lifecycle is Lifecycle.RUNNING:
-            if node.role is Role.CONTROLLER:
-                self.check_majority_without(action)
+        mate = None if node.process.pod_mate is None else world.nodes[node.process.pod_mate]
+        stopped = [node] if mate is None or mate.process is None else [node, mate]
+        for own in stopped:
+            if self.desired.lifecycle is not Lifecycle.RUNNING:
+                continue
+            if own.role is Role.CONTROLLER:
+                self.check_majority_without(replace(action, node_id=own.node_id))
             else:
-                self.check_partitions_without(action)
-        node.process, node.crashed_at_ms, node.exits_in_a_row = None, None, 0
-        if world.leader_id is not None:
-            world.fence(node.node_id)
-        if world.leader_id == node.node_id:
-            world.leader_id = None
+                self.check_partitions_without(replace(action, node_id=own.node_id))
+        for own in stopped:
+            own.process, own.crashed_at_ms, own.exits_in_a_row = None, None, 0
+            if world.leader_id is not None:
+                world.fence(own.node_id)
+            if world.leader_id == own.node_id:
+                world.leader_id = None
 
     def check_majority_without(self, action: StopNode) -> None:
         """Rules 1 and 2. One or two voters can't keep a majority while one restarts, so all of them have to be well.

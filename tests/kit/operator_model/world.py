@@ -69,6 +69,8 @@ class Process:
     registered: bool = False
     """Whether it has registered: a broker does so once, a controller whenever its registration differs."""
     was_ready: bool = False
+    pod_mate: int | None = None
+    """The other node in its pod."""
 
 
 @dataclass
@@ -90,6 +92,8 @@ class Node:
     is_forgotten: bool = False
     lag: int = 0
     """For how many ticks more it does not follow the log."""
+    written: Process | None = None
+    """How a controller is to run from the next start of its broker's pod on."""
 
     @property
     def is_up(self) -> bool:
@@ -410,6 +414,7 @@ class World:
             role=node.role,
             state=state,
             pool=node.pool,
+            pod_mate=process.pod_mate if process else None,
             directory_id=node.disk.directory_id if node.disk else None,
             has_volume=node.has_volume,
             started_at_ms=process.started_at_ms if process else None,

@@ -35,6 +35,8 @@ RACK_ROOT = "/etc/quorate-rack"
 SECRET_ROOTS = ("/etc/quorate-secrets", "/etc/quorate-scram-users")
 HISTORY_ROOT = "/history"
 SIDE_CAR_GRACE_S = 5
+BESIDE = "controller"
+"""The container of a controller in the pod of a broker; names of its volumes and containers begin with it."""
 KAFKA_START = "/opt/kafka/bin/kafka-server-start.sh"
 PROBE_TIMEOUT_S = 1
 TERMINATION_LOG = "/dev/termination-log"
@@ -104,6 +106,12 @@ class LocalPod(threading.Thread):
         self._leaving = threading.Event()
         self._evicted = threading.Event()
         self._side_cars: dict[str, _Container] = {}
+        self._beside: _Container | None = None
+        """The controller in the pod, a side car among the init containers, which is restarted alone."""
+        self._beside_spec: Object = {}
+        self._beside_volume: Path | None = None
+        self._beside_restarts = 0
+        self._beside_ended_at: float | None = None
         self._history: Path | None = None
         self._followed_at = 0.0
         self._further: dict[str, str] = {}
@@ -116,9 +124,9 @@ class LocalPod(threading.Thread):
 
     def kill(self) -> None:
         """End its process at once, as when a machine loses power."""
-        container = self._current
-        if container is not None:
-            container.process.kill()
+        for container in (self._current, self._beside):
+            if container is not None:
+                container.process.kill()
 
     def evict(self) -> None:
         """End its process and don't start it again: the pod has failed."""
@@ -128,16 +136,21 @@ class LocalPod(threading.Thread):
     @property
     def pid(self) -> int | None:
         """The process id of the container that runs."""
-        container = self._current
-        return container.process.pid if container is not None and container.process.poll() is None else None
+        return _pid(self._current)
+
+    @property
+    def pid_beside(self) -> int | None:
+        """The process id of the controller in the pod, if it runs."""
+        return _pid(self._beside)
 
     def run(self) -> None:
         try:
             self._live()
         finally:
             self.kill()
-            if self._current is not None:
-                self._current.process.wait()
+            for container in (self._current, self._beside):
+                if container is not None:
+                    container.process.wait()
             for side_car in self._side_cars.values():
                 side_car.process.terminate()
                 with suppress(subprocess.TimeoutExpired):
@@ -149,13 +162,10 @@ class LocalPod(threading.Thread):
     def _live(self) -> None:
         self.directory.mkdir(parents=True)
         volume = self._scheduled()
-        if volume is None:
+        initial = self.body["spec"].get("initContainers", ())
+        if volume is None or not all(self._initialize(spec, volume) for spec in initial):
             self._report_gone()
             return
-        for spec in self.body["spec"].get("initContainers", ()):
-            if not self._run_to_end(spec, volume):
-                self._report_gone()
-                return
         is_task = self.body["spec"].get("restartPolicy") == "Never"
         spec, *others = self.body["spec"]["containers"]
         restarts = 0
@@ -169,7 +179,8 @@ class LocalPod(threading.Thread):
             ready = False
             while container.process.poll() is None and not self._leaving.wait(PROBE_EVERY_S):
                 self._follow_secrets()
-                ready = self._is_ready(spec)
+                self._keep_beside(volume)
+                ready = self._probe(spec, "readinessProbe")
                 self._report("Running", [container.status(ready=ready, restarts=restarts)], ready=ready)
             if container.process.poll() is None:
                 self._end(container)
@@ -183,7 +194,32 @@ class LocalPod(threading.Thread):
             self._report("Running", [container.status(ready=False, restarts=restarts)], ready=False)
             restarts += 1
             self._leaving.wait(RESTART_PAUSE_S)
+            self._keep_beside(volume)
         self._report_gone()
+
+    def _initialize(self, spec: Object, volume: Path) -> bool:
+        """Run an init container to its end, or start one that stays. False when the pod was deleted meanwhile."""
+        if spec.get("restartPolicy") != "Always":
+            return self._run_to_end(spec, volume)
+        self._beside_spec = spec
+        self._beside = self._made(spec, volume)
+        while not self._probe(spec, "startupProbe"):
+            if self._leaving.wait(PROBE_EVERY_S):
+                return False
+            self._keep_beside(volume)
+            self._report("Pending", [], ready=False)
+        return True
+
+    def _keep_beside(self, volume: Path) -> None:
+        """Start the controller in the pod again, a while after it ended."""
+        if self._beside is None or self._beside.process.poll() is None or self._evicted.is_set():
+            return
+        if self._beside_ended_at is None:
+            self._beside_ended_at = time.monotonic()
+        if time.monotonic() - self._beside_ended_at >= RESTART_PAUSE_S:
+            self._beside_ended_at = None
+            self._beside_restarts += 1
+            self._beside = self._made(self._beside_spec, volume)
 
     def _run_to_end(self, spec: Object, volume: Path) -> bool:
         """Run an init container until it succeeds. False when the pod was deleted meanwhile."""
@@ -213,6 +249,8 @@ class LocalPod(threading.Thread):
         last_words = self.directory / f"{spec['name']}.last-words"
         last_words.unlink(missing_ok=True)
         places = {**self._places(volume), TERMINATION_LOG: f"{last_words}"}
+        if spec["name"].startswith(BESIDE):
+            places |= {VOLUME_ROOT: f"{self._beside_volume}", CONFIG_ROOT: f"{self.directory}/etc-{BESIDE}"}
         command = [self.agent.localized(part, self.address, places) for part in spec["command"]]
         if command[0] == "quorate":
             command[0] = f"{Path(sys.executable).with_name('quorate')}"
@@ -235,7 +273,7 @@ class LocalPod(threading.Thread):
     def _prepare(self) -> Path | None:
         """The volume and the configuration on disk; None while a claim, ConfigMap or Secret is missing."""
         volumes: dict[str, Path | None] = {}
-        config: Mapping[str, str] | None = None
+        configs: dict[str, Mapping[str, str] | None] = {}
         secrets = self._secrets()
         spec = self.body["spec"]
         mounts = {
@@ -247,11 +285,12 @@ class LocalPod(threading.Thread):
             if claim := source.get("persistentVolumeClaim"):
                 volumes[source["name"]] = self.agent.volume_of(claim["claimName"])
             if configured := source.get("configMap"):
-                config = self.agent.config_of(configured["name"])
+                configs[source["name"]] = self.agent.config_of(configured["name"])
         volume = volumes.get("data")
-        if volume is None or config is None or None in (*volumes.values(), *secrets.values()):
+        if volume is None or None in (*configs.values(), *volumes.values(), *secrets.values()):
             return None
         self._project()
+        self._beside_volume = volumes.get(f"{BESIDE}-data")
         self._history = volumes.get("history")
         self._further = {
             mounts[name]: f"{path}"
@@ -259,10 +298,12 @@ class LocalPod(threading.Thread):
             if mounts[name].startswith(f"{VOLUME_ROOT}-")
         }
         places = self._places(volume)
-        for name, text in config.items():
-            self._write(
-                Path(places[CONFIG_ROOT]) / name, self.agent.localized(text, self.address, places).encode()
-            )
+        for volume_name, config in configs.items():
+            is_beside = volume_name.startswith(BESIDE)
+            root = Path(f"{self.directory}/etc-{BESIDE}" if is_beside else places[CONFIG_ROOT])
+            of_node = {**places, VOLUME_ROOT: f"{self._beside_volume}"} if is_beside else places
+            for name, text in (config or {}).items():
+                self._write(root / name, self.agent.localized(text, self.address, of_node).encode())
         self._write_secrets(secrets, places)
         self._followed_at = time.monotonic()
         return volume
@@ -281,9 +322,10 @@ class LocalPod(threading.Thread):
                 found = self.agent.secret_of(secret["secretName"])
                 keys = [item["key"] for item in secret["items"]] if "items" in secret else list(found or ())
                 is_whole = found is not None and all(key in found for key in keys)
-                secrets[mounts[source["name"]]] = (
-                    {key: (found or {})[key] for key in keys} if is_whole else None
-                )
+                path = mounts[source["name"]]
+                known = secrets.get(path, {})  # both nodes of a pod may have keys of one Secret
+                read = {key: (found or {})[key] for key in keys} if is_whole else None
+                secrets[path] = None if known is None or read is None else {**known, **read}
         return secrets
 
     def _follow_secrets(self) -> None:
@@ -344,8 +386,8 @@ class LocalPod(threading.Thread):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    def _is_ready(self, spec: Object) -> bool:
-        probe = spec.get("readinessProbe", {})
+    def _probe(self, spec: Object, kind: str) -> bool:
+        probe = spec.get(kind, {})
         if asked := probe.get("tcpSocket"):
             try:
                 socket.create_connection((self.address, asked["port"]), PROBE_TIMEOUT_S).close()
@@ -365,12 +407,17 @@ class LocalPod(threading.Thread):
     def _report(
         self, phase: str, containers: list[Object], *, ready: bool, inits: list[Object] | None = None
     ) -> None:
+        started = self._inits if inits is None else inits
+        if self._beside is not None:
+            is_up = self._probe(self._beside_spec, "readinessProbe")
+            started = [*started, self._beside.status(ready=is_up, restarts=self._beside_restarts)]
+            ready = ready and is_up
         status = {
             "phase": phase,
             "podIP": self.address,
             "podIPs": [{"ip": self.address}],
             "hostIP": self.agent.machine_address,
-            "initContainerStatuses": self._inits if inits is None else inits,
+            "initContainerStatuses": started,
             "containerStatuses": containers
             + [side_car.status(ready=True, restarts=0) for side_car in self._side_cars.values()],
             "conditions": [
@@ -411,8 +458,15 @@ class LocalPod(threading.Thread):
         return all(gate["conditionType"] in holding for gate in self.body["spec"].get("readinessGates", ()))
 
     def _report_gone(self) -> None:
+        if self._beside is not None and self._current is not None and self._leaving.is_set():
+            self._current.process.wait()  # it ends after the broker
+            self._end(self._beside)
         self.kill()
         self.agent.remove(self.name, self.uid)
+
+
+def _pid(container: _Container | None) -> int | None:
+    return container.process.pid if container is not None and container.process.poll() is None else None
 
 
 def _now() -> str:

@@ -84,6 +84,11 @@ class NodeAgent:
         found = self._pods.get(pod)
         return found.pid if found is not None else None
 
+    def pid_beside(self, pod: str) -> int | None:
+        """The process of the controller in a broker's pod, if it runs."""
+        found = self._pods.get(pod)
+        return found.pid_beside if found is not None else None
+
     def evict(self, pod: str) -> None:
         """What a machine does that has too little memory: the process ends, the pod stays as one that failed."""
         self._pods[pod].evict()

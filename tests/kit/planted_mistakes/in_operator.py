@@ -11,6 +11,7 @@ _OBSTACLES: Final = f"{_OPERATOR}/planning/restart_obstacles.py"
 _ROLLS: Final = ("unit/operator/planning/test_rollout.py",)
 _LISTENERS: Final = f"{_OPERATOR}/planning/listeners.py"
 _MOVES: Final = ("unit/operator/planning/test_listeners.py",)
+_PODS: Final = ("unit/operator/planning/test_shared_pods.py",)
 _CERTIFICATES: Final = ("unit/operator/resources/test_cluster_authority.py",)
 
 MISTAKES: Final = (
@@ -31,8 +32,8 @@ MISTAKES: Final = (
         file=_OBSTACLES,
         edits=(
             (
-                "    return None if forced else _broker_on_its_way(desired, observed, now_ms)\n",
-                "    return None\n",
+                "None if forced else _broker_on_its_way(desired, observed, now_ms, except_for=seen.pod_mate)",
+                "None",
             ),
         ),
         harm="two nodes are out of service at once",
@@ -56,6 +57,49 @@ MISTAKES: Final = (
         ),
         harm="an impatient user stops the quorum",
         tests=_ROLLS,
+    ),
+    Mistake(
+        name="a pod is restarted for its controller alone",
+        file=_OBSTACLES,
+        edits=(
+            (
+                "    return broker_obstacle(broker, desired, observed, now_ms, forced=forced)\n",
+                "    return None\n",
+            ),
+        ),
+        harm="a change of the controllers takes partitions below min.insync.replicas",
+        tests=_PODS,
+    ),
+    Mistake(
+        name="a broker that leaves takes a voter with it",
+        file=f"{_OPERATOR}/planning/decommission.py",
+        edits=(
+            (
+                "controller is not None and controller.node_id in self.kafka.quorum.voters",
+                "controller is not None and controller.node_id in self.held",
+            ),
+        ),
+        harm="the quorum loses a voter without a successor, and may lose its majority",
+        tests=_PODS,
+    ),
+    Mistake(
+        name="a broker starts without the controller in its pod",
+        file=f"{_OPERATOR}/planning/pods.py",
+        edits=(
+            (
+                "        if mate_id in given:\n",
+                "        if not mate.state.runs:\n",
+            ),
+        ),
+        harm="the pod waits for a volume that another voter still has, or runs without its controller",
+        tests=_PODS,
+    ),
+    Mistake(
+        name="a controller ends at the same time as its broker",
+        file=f"{_OPERATOR}/resources/shared_pods.py",
+        edits=(('node | {"restartPolicy": "Always"}', "node"),),
+        harm="brokers ask in vain for their controlled shutdown, and recover their logs",
+        tests=("unit/operator/resources/test_shared_pods.py",),
     ),
     Mistake(
         name="an unregistered broker is restarted before it has served",
@@ -195,7 +239,7 @@ MISTAKES: Final = (
     Mistake(
         name="brokers change their password in place",
         file=f"{_OPERATOR}/planning/logins.py",
-        edits=((" or _fault_between_brokers(desired, running)\n", "\n"),),
+        edits=(("    fault = _fault_between_brokers(desired, running)\n", "    fault = None\n"),),
         harm="the first broker that restarts can't fetch from the others, nor they from it",
         tests=("unit/operator/planning/test_logins.py",),
     ),
@@ -217,6 +261,8 @@ MISTAKES: Final = (
         edits=(("    if not (nodes and _is_announced(", "    if True or not (nodes and _is_announced("),),
         harm="clients outside refuse the nodes before they could read the new authority",
         tests=_CERTIFICATES,
+    ),
+    Mistake(
         name="nodes connect by a new listener as soon as processes serve it",
         file=_LISTENERS,
         edits=(("if voter.endpoints and name not in voter.endpoints:", "if not voter.endpoints:"),),

@@ -25,6 +25,20 @@ CHANGES: list[tuple[str, Object, Object, str, str]] = [
     ),
     ("KafkaController", {"clusterId": CLUSTER_ID}, {"clusterId": None}, "clusterId", "it is on every disk"),
     ("KafkaController", {}, {"quorum": "static"}, "quorum", "can go from static to dynamic, and not back"),
+    (
+        "KafkaController",
+        {},
+        {"placement": {"type": "WithBrokers", "pool": "a"}},
+        "spec.placement",
+        "can't be changed: the voters are known by the addresses of their pods",
+    ),
+    (
+        "KafkaController",
+        {"placement": {"type": "WithBrokers", "pool": "a"}},
+        {"placement": None},
+        "spec.placement",
+        "can't be changed: the voters are known by the addresses of their pods",
+    ),
     ("KafkaController", {}, {"listeners": [{"name": "OTHER"}]}, "listeners[0].name", "can't be changed"),
     (
         "KafkaController",

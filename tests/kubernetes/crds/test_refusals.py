@@ -8,6 +8,7 @@ from quorate_operator.models.manifests import ENTITIES, ManifestError, load_enti
 from quorate_protocol.kafka.releases import RELEASES
 
 DURING = "DuringSchedulingIgnoredDuringExecution"
+WITH_BROKERS = {"placement": {"type": "WithBrokers", "pool": "brokers"}}
 SSL_WITHOUT_TLS = {"listeners": [{"name": "A", "protocol": "SSL"}]}
 
 
@@ -120,6 +121,44 @@ CONTROLLERS: list[tuple[dict[str, Any], str, str]] = [
         {"nodes": [{"nodeId": 3000, "advertisedHosts": {"CONTROLLER": "a b"}}]},
         'spec.nodes[0].advertisedHosts.CONTROLLER: Invalid value: "a b"',
         "should match",
+    ),
+    (
+        {"placement": {"type": "WithBrokers"}},
+        "spec.placement",
+        "pool: is needed with type WithBrokers, and only there",
+    ),
+    ({"placement": {"pool": "brokers"}}, "spec.placement", "pool: is needed with type WithBrokers"),
+    (
+        {"placement": {"type": "Beside"}},
+        "spec.placement.type: Unsupported value",
+        '"Separate", "WithBrokers"',
+    ),
+    (
+        {**WITH_BROKERS, "quorum": "static"},
+        "placement.type: WithBrokers is for dynamic quorums",
+        "set quorum: dynamic",
+    ),
+    (
+        {**WITH_BROKERS, "nodes": [{"nodeId": 3000, "implementation": "java"}]},
+        "nodes: implementation: stock Kafka's controller can't run in the pod of a broker",
+        "set placement.type: Separate",
+    ),
+    *(
+        (
+            {**WITH_BROKERS, "template": {field: value}},
+            f"template.{field}: with placement.type WithBrokers, pods are those of brokers",
+            "set it in their KafkaBroker",
+        )
+        for field, value in (
+            ("labels", {"a": "b"}),
+            ("nodeSelector", {"a": "b"}),
+            ("tolerations", [{"key": "a"}]),
+            ("affinity", {}),
+            ("topologySpreadConstraints", []),
+            ("serviceAccountName", "a"),
+            ("sidecars", [{"name": "a", "image": "b"}]),
+            ("securityContext", {}),
+        )
     ),
     ({"decommission": [3100]}, "decommission: node ids of this pool", "nodeIds.first to nodeIds.first + 99"),
     ({"decommission": [3001, 3001]}, "spec.decommission[1]: Duplicate value: 3001", ""),

@@ -7,6 +7,7 @@ from kit.operator_model.desired_spec import DesiredSpec
 from kit.operator_model.driver import Cluster
 from kit.operator_model.world import Node
 from quorate_operator.planning.cluster import Lifecycle, Role, VolumePolicy
+from quorate_operator.planning.pods import NO_POD
 
 CONTROLLERS_MAX = 5
 BROKERS_MAX = 5
@@ -27,6 +28,7 @@ class Operated(RuleBasedStateMachine):
         is_external=st.booleans(),
         volumes=st.sampled_from(VolumePolicy),
         is_up=st.booleans(),
+        with_brokers=st.booleans(),
     )
     def begin(
         self,
@@ -39,14 +41,16 @@ class Operated(RuleBasedStateMachine):
         is_external: bool,
         volumes: VolumePolicy,
         is_up: bool,
+        with_brokers: bool,
     ) -> None:
         spec = DesiredSpec(
             controllers=controllers,
             brokers=brokers,
             others=others,
-            dynamic=dynamic,
+            dynamic=dynamic or with_brokers,
             is_external=is_external,
             volumes=volumes,
+            with_brokers=with_brokers,
         )
         self.cluster = Cluster(spec, seed)
         if is_up:
@@ -98,8 +102,11 @@ class Operated(RuleBasedStateMachine):
     @precondition(lambda self: self.can_change_voters)
     @rule(choice=choices)
     def replace_one(self, choice: int) -> None:
-        nodes = self.cluster.spec.nodes()
-        self.cluster.spec.replace(nodes[choice % len(nodes)][0])
+        spec = self.cluster.spec
+        nodes = spec.nodes()
+        node_id, role = nodes[choice % len(nodes)]
+        if not (spec.with_brokers and role is Role.CONTROLLER and len(spec.ids(role)) == 1):
+            spec.replace(node_id)
 
     @rule()
     def take_back(self) -> None:
@@ -181,6 +188,8 @@ class Operated(RuleBasedStateMachine):
 
         if node := self.cluster.some(choice, allowed):
             node.is_lost = True
+            if node.process is not None and node.process.pod_mate is not None:
+                self.cluster.world.nodes[node.process.pod_mate].is_lost = True
 
     @rule()
     def machine_comes_back(self) -> None:
@@ -193,7 +202,20 @@ class Operated(RuleBasedStateMachine):
             return
         if self.cluster.spec.lifecycle is Lifecycle.PAUSED:
             self.cluster.spec.lifecycle = Lifecycle.RUNNING
+        if self.cluster.spec.with_brokers:
+            self._keep_needed_controllers()
         self.cluster.settle()
+
+    def _keep_needed_controllers(self) -> None:
+        """Do what a plan asks for while a quorum without a leader needs a controller whose broker leaves."""
+        spec, world = self.cluster.spec, self.cluster.world
+        for node in world.nodes.values():
+            node.is_lost, node.lag = False, 0
+        for _ in range(20):
+            made = self.cluster.round()
+            if any(wait.code == NO_POD for wait in made.waits):
+                spec.take_back()
+                spec.scale(Role.BROKER, BROKERS_MAX)
 
 
 Operated.TestCase.settings = settings(max_examples=100, stateful_step_count=25, print_blob=True)

@@ -10,7 +10,7 @@ from quorate_operator.models.listeners import Listener
 from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNode, Publication
 from quorate_operator.planning.steps import PublishAddress, RetireAddress, StepError, WithdrawAddress
 from quorate_operator.resources.facts import Context
-from quorate_operator.resources.names import pod_host
+from quorate_operator.resources.names import node_host, pod_host
 from quorate_operator.resources.pod_addresses import listener_port, published_name
 from quorate_operator.resources.services import publications_of, published_service
 from quorate_operator.runtime.kubernetes.api import SERVICE
@@ -99,6 +99,7 @@ class SecuredAddresses:
             for listener in node.listeners:
                 self._put(listener, node.advertised, node.interim)
         likes = {node.pool: node for node in desired.nodes_with_settings}
+        host_of = {node.node_id: node_host(context, node) for node in desired.nodes_with_settings}
         for objects in nodes:
             like = likes.get(objects.pool)
             host = (objects.pod or {}).get("status", {}).get("podIP")
@@ -107,7 +108,9 @@ class SecuredAddresses:
                 self._put(listener, configured)
                 if host and like is not None:
                     self._listeners[Address(host, listener_port(like, listener))] = listener
-                    self._names[host] = pod_host(context, objects.pool, objects.node_id)
+                    self._names[host] = host_of.get(objects.node_id) or pod_host(
+                        context, objects.pool, objects.node_id
+                    )
 
     def security_of(self, address: Address) -> SecurityConfig | None:
         """Return how the operator connects to an address; None if it is unknown, or not secured."""

@@ -47,7 +47,6 @@ from quorate_operator.resources.names import ANNOTATION_VERIFIED, LABEL_NODE_ID
 from quorate_operator.resources.pod_addresses import HTTP_PORT, listener_port, with_ports
 from quorate_operator.resources.pods import (
     dry_run_pod,
-    node_pod,
     rebuild_quorum_arguments,
     task_pod,
 )
@@ -70,7 +69,7 @@ from quorate_operator.runtime.kubernetes.facts_source import FactsSource, store_
 from quorate_operator.runtime.kubernetes.issued_certificates import IssuedCertificates
 from quorate_operator.runtime.kubernetes.kubernetes_nodes import KubernetesNodes, set_racks
 from quorate_operator.runtime.kubernetes.lost_volumes import lost_volumes
-from quorate_operator.runtime.kubernetes.objects import ENDED, ClusterObjects, DryRuns, last_message, phase_of
+from quorate_operator.runtime.kubernetes.objects import ClusterObjects, DryRuns, last_message, phase_of
 from quorate_operator.runtime.kubernetes.observation import (
     ANNOTATION_CLUSTER_ID,
     ANNOTATION_DIRECTORY_ID,
@@ -89,6 +88,7 @@ from quorate_operator.runtime.kubernetes.observation import (
     verifications_of,
     verified_text,
 )
+from quorate_operator.runtime.kubernetes.pod_starts import PodStarts
 from quorate_operator.runtime.kubernetes.stored_identity import StoredIdentity
 from quorate_operator.runtime.kubernetes.supporting_objects import (
     RefusedObject,
@@ -133,6 +133,7 @@ class KubernetesInfrastructure:
         self._issued = IssuedCertificates(api, self._objects)
         self._dry_runs = DryRuns(api, namespace)
         self._volumes = Volumes(self._objects, self._dry_runs)
+        self._starts = PodStarts(api, self._objects)
         self._kubernetes_nodes = KubernetesNodes(api)
         self._refused: tuple[RefusedObject, ...] = ()
         """The objects that the API server rejected when they were applied last."""
@@ -363,7 +364,9 @@ class KubernetesInfrastructure:
                     self._node(desired, action.node_id), is_initial=action.is_initial, desired=desired
                 )
             case steps.StartNode():
-                await self._start(self._node(desired, action.node_id), action.advertised, desired)
+                await self._starts.apply(
+                    action, self._required_context(), desired, lambda node_id: self._node(desired, node_id)
+                )
             case steps.StopNode():
                 pod = self._objects_of(action.node_id).pod
                 if pod is not None:
@@ -397,30 +400,6 @@ class KubernetesInfrastructure:
             if volume_id != METADATA_VOLUME:
                 await self._volumes.apply_claim(context, node, volume_id)
         await self._objects.apply(config_map(context, desired, node, {}))
-
-    async def _start(
-        self, node: DesiredNode, advertised: Mapping[str, Address], desired: DesiredCluster
-    ) -> None:
-        context, objects = self._required_context(), self._objects_of(node.node_id)
-        claim, pod = objects.claim, objects.pod
-        if claim is None:
-            raise steps.StepError(f"{node.label} has no volume")
-        if pod is not None:
-            has_ended = phase_of(pod) in ENDED
-            if not has_ended and pod["metadata"].get("deletionTimestamp") is None:
-                return
-            await self._objects.delete_pod(pod, 0 if has_ended else None)
-        # A volume that was formatted once and is empty now is a new disk: it joins, and forms no quorum.
-        is_initial = (
-            annotation(claim, ANNOTATION_FORMAT) == FORMAT_INITIAL
-            and annotation(claim, ANNOTATION_DIRECTORY_ID) is None
-        )
-        # Without a pod, the addresses of the last start are read from the ConfigMap, so it gets every listener.
-        addresses = {**node.advertised, **advertised}
-        await self._objects.apply(config_map(context, desired, node, addresses))
-        is_placed = annotation(claim, ANNOTATION_DIRECTORY_ID) is not None
-        body = node_pod(context, desired, node, addresses, is_initial=is_initial, is_placed=is_placed)
-        self._objects.seen(await self._api.apply(POD, self._namespace, body))
 
     async def _forget(self, node_id: int) -> None:
         objects = self._objects_of(node_id)
@@ -464,6 +443,8 @@ class KubernetesInfrastructure:
                 f"node {node_id} is not desired, and its pool has no desired node to take the settings from"
             )
         like = next((node for node in alike if node.node_id == node_id), alike[0])
+        # A leaving controller stays in the pod of the broker with its offset; a leaving broker is started alone.
+        mate = None if like.role is Role.BROKER else like.pod_mate and like.pod_mate + node_id - like.node_id
         return replace(
             like,
             node_id=node_id,
@@ -471,6 +452,7 @@ class KubernetesInfrastructure:
             advertised=configured_of(found.pod or found.config),
             interim={},
             rack=like.rack if like.node_id == node_id else None,
+            pod_mate=mate,
         )
 
     # Facts

@@ -43,6 +43,7 @@ from quorate_operator.resources.names import (
     parse_address,
 )
 from quorate_operator.resources.pods import FORMAT_CONTAINER, NODE_CONTAINER
+from quorate_operator.resources.shared_pods import LABEL_POD_MATE, halves_of
 from quorate_operator.runtime.kubernetes.api import Object
 from quorate_operator.runtime.last_error import last_error
 
@@ -94,6 +95,9 @@ class NodeObjects:
     role: Role
     pool: str
     pod: Object | None = None
+    """Its pod; if it shares that, the half that is about this node, see `resources.shared_pods`."""
+    pod_mate: int | None = None
+    """The other node in its pod."""
     claims: Mapping[int, Object] = field(default_factory=dict)
     """By volume id."""
     config: Object | None = None
@@ -110,7 +114,7 @@ def by_node(
     """Return the nodes of which any object exists. Objects without Quorate's labels are ignored."""
     found: dict[int, dict[str, Any]] = {}
     for part, objects in (("config", configs), ("claim", claims), ("pod", pods)):
-        for item in objects:
+        for item in (half for whole in objects for half in (halves_of(whole) if part == "pod" else (whole,))):
             labels = item["metadata"].get("labels", {})
             if LABEL_PURPOSE in labels or not labels.get(LABEL_NODE_ID, "").isdecimal():
                 continue
@@ -120,6 +124,8 @@ def by_node(
                 continue
             node = found.setdefault(int(labels[LABEL_NODE_ID]), {"claims": {}})
             node |= {"role": role, "pool": labels.get(LABEL_POOL, "")}
+            if (mate := labels.get(LABEL_POD_MATE, "")).isdecimal():
+                node["pod_mate"] = int(mate)
             if part == "claim":
                 volume_id = labels.get(LABEL_VOLUME, str(METADATA_VOLUME))
                 if volume_id.isdecimal():
@@ -157,6 +163,7 @@ def observed_node(
         node_id=objects.node_id,
         role=objects.role,
         pool=objects.pool,
+        pod_mate=objects.pod_mate,
         state=state,
         directory_id=directory_id,
         has_volume=bool(objects.claims),

@@ -12,7 +12,11 @@ from quorate_operator import clock
 from quorate_operator.models.status import HistoryStatus
 from quorate_operator.planning.cluster import DesiredCluster, Lifecycle, ObservedCluster, Role
 from quorate_operator.planning.in_sync import InSync, brokers_in_sync, may_unready_go
-from quorate_operator.planning.restart_obstacles import spare_brokers
+from quorate_operator.planning.restart_obstacles import (
+    lacks_voters_in_pods,
+    spare_brokers,
+    spare_pods_with_controllers,
+)
 from quorate_operator.planning.steps import Refusal, StepError
 from quorate_operator.resources.certificates import certificates
 from quorate_operator.resources.exposures import PURPOSE_EXPOSURE, exposed_bootstraps, exposures
@@ -105,13 +109,15 @@ async def apply_supporting_objects(
     wanted = [headless_service(context, desired, cluster, Role.CONTROLLER), *brokers_policies(context)]
     spec = context.manifests.controllers.spec
     if spec.disruption_budgets is None or spec.disruption_budgets.enabled:
+        if not desired.has_shared_pods:  # a pod that has two budgets can't be evicted at all
+            wanted.append(controllers_budget(context, voters=voters, pods=controllers))
         wanted += [
-            controllers_budget(context, voters=voters, pods=controllers),
             brokers_budget(
                 context,
                 pods=brokers,
-                spare=spare_brokers(desired, observed),
-                may_unready_go=brokers <= 1 or may_unready_go(observed),
+                spare=min(spare_brokers(desired, observed), spare_pods_with_controllers(desired, observed)),
+                may_unready_go=brokers <= 1
+                or (may_unready_go(observed) and not lacks_voters_in_pods(desired, observed)),
             ),
         ]
     if spec.network_policy.enabled:

@@ -189,3 +189,31 @@ def test_fields_that_this_release_does_not_know_are_left_out_and_named() -> None
     message = invalid.refused[Named("KafkaBroker", "brokers")]
     assert "3000" in message
     assert "newer" not in message
+
+
+def test_the_pool_that_controllers_run_in_is_judged_first() -> None:
+    """Older pools, and invalid ones, do not make it look as if it were missing."""
+    quorum = _quorum(placement={"type": "WithBrokers", "pool": "small"})
+    other = _resource("other", nodeIds={"first": 100})
+    carrying = _resource("small", created=1)
+    invalid = _resource("z", created=2, nodeIds={"first": 1})
+    found = _accepted(quorum, other, carrying, invalid)
+    assert found.refused.keys() == {Named("KafkaBroker", "z")}
+    assert _node_ids(found) == {"quorum": [3000, 3001, 3002], "small": [0, 1, 2], "other": [100, 101, 102]}
+
+
+def test_a_pool_is_not_scaled_below_the_controllers_in_its_pods() -> None:
+    quorum = _quorum(placement={"type": "WithBrokers", "pool": "small"})
+    before = _accepted(quorum, _resource("small"))
+    found = _accepted(quorum, _resource("small", replicas=2), before=before)
+    assert "small has brokers for 2 controllers" in found.refused[Named("KafkaBroker", "small")]
+    assert _node_ids(found)["small"] == [0, 1, 2]
+
+
+def test_controllers_without_their_pool_are_refused() -> None:
+    quorum = _quorum(placement={"type": "WithBrokers", "pool": "small"})
+    before = _accepted(quorum, _resource("small"))
+    for known in (None, before):
+        found = _accepted(quorum, before=known)
+        assert found.manifests is None
+        assert "spec.placement.pool: 'small': no such KafkaBroker" in found.refused[QUORUM]
