@@ -46,6 +46,7 @@ from quorate.play.display import (
     show_status,
     tail,
 )
+from quorate.play.patience import Patience
 
 QUICKSTART = Path(__file__).with_name("quickstart.yaml")
 SHOW_EVERY_S = 0.2
@@ -94,7 +95,7 @@ def play(
         float,
         option(
             "TIME",
-            "The time to wait until the cluster is ready, such as 90s or 2m.",
+            "How long to wait without progress until the cluster is ready, such as 90s or 2m.",
             names=("--wait",),
             parser=parse_duration_s,
         ),
@@ -108,7 +109,7 @@ def play(
 
     It runs until Ctrl-C, or with --detach until `quorate play stop`.
     Data is kept in DIR, and the next run continues with it.
-    If the cluster runs already, FILE is applied to it step by step; --wait is for all steps.
+    If the cluster runs already, FILE is applied to it step by step. --wait counts from the last progress.
     Brokers need Java on this machine.
     """
     if context.invoked_subcommand is not None:
@@ -243,7 +244,7 @@ async def _in_foreground(layout: Layout, progress: ProgressDisplay, wait_s: floa
 
     try:
         with progress:
-            ready = await _until_ready(snapshot, layout, progress, wait_s)
+            ready = await _until_ready(snapshot, layout, progress, Patience(wait_s))
         if ready is not None:
             _show_ready(ready, layout, output, "Ctrl-C stops the cluster.")
         while not running.done() and not supervisor.stopping:
@@ -265,14 +266,13 @@ async def _in_foreground(layout: Layout, progress: ProgressDisplay, wait_s: floa
 
 
 async def _detached(layout: Layout, progress: ProgressDisplay, wait_s: float, output: Output) -> None:
-    directory = layout.directory
-    deadline = asyncio.get_running_loop().time() + wait_s
+    directory, patience = layout.directory, Patience(wait_s)
     play_session.supervise_detached(layout)
 
     async def snapshot(since: int) -> Snapshot:
         while True:
             try:
-                return await _patient_snapshot(directory, since, deadline)
+                return await _patient_snapshot(directory, since, patience)
             except NotRunningError:
                 if not directory.held:
                     raise PlayError(_with_log("the supervisor ended", directory.supervisor_log)) from None
@@ -280,7 +280,7 @@ async def _detached(layout: Layout, progress: ProgressDisplay, wait_s: float, ou
 
     try:
         with progress:
-            ready = await _until_ready(snapshot, layout, progress, wait_s)
+            ready = await _until_ready(snapshot, layout, progress, patience)
     except (PlayError, StepError, asyncio.CancelledError):  # the latter is Ctrl-C
         if directory.held:
             await _stop(directory, progress)
@@ -298,17 +298,17 @@ async def _apply_to_running(
     directory = request.directory
     progress.seen = await _asked_to_play(request)
     progress.note("Already running; applying this manifest.")
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait_s
+    patience = Patience(wait_s)
     with progress:
         while True:
-            snapshot = await _patient_snapshot(directory, progress.seen, deadline)
+            snapshot = await _patient_snapshot(directory, progress.seen, patience)
+            patience.note(snapshot.events)
             progress.show(snapshot)
             if snapshot.stopping:
                 raise PlayError("the cluster was stopped before the manifest was applied")
             if snapshot.status.settled:
                 break
-            if loop.time() >= deadline:
+            if patience.is_over:
                 raise PlayError(_unsettled(snapshot, wait_s, directory))
             await asyncio.sleep(SHOW_EVERY_S)
     _show_state(snapshot.status, output)
@@ -316,14 +316,13 @@ async def _apply_to_running(
         progress.warn(f"refused ({refusal['code']}): {refusal['message']}")
 
 
-async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: float) -> Snapshot:
-    """Return the supervisor's snapshot. Asks again until `deadline` (of the loop's clock) if it does not answer."""
-    loop = asyncio.get_running_loop()
+async def _patient_snapshot(directory: PlayDirectory, since: int, patience: Patience) -> Snapshot:
+    """Return the supervisor's snapshot. Asks again, as long as there is patience, if it does not answer."""
     while True:
         try:
             return await play_session.ask_snapshot(directory, since)
         except NotAnsweringError:
-            if loop.time() >= deadline:
+            if patience.is_over:
                 raise
 
 
@@ -347,7 +346,7 @@ def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> s
     trouble = f" The last step failed: {snapshot.status.trouble}." if snapshot.status.trouble else ""
     status_line = command_line("status", _selecting(directory))
     return (
-        f"not applied after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
+        f"not applied, and no progress for {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
         f"`{status_line}` shows the progress"
     )
 
@@ -361,13 +360,12 @@ async def _until_ready(
     snapshot_since: Callable[[int], Awaitable[Snapshot]],
     layout: Layout,
     progress: ProgressDisplay,
-    wait_s: float,
+    patience: Patience,
 ) -> Snapshot | None:
     """Return the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait_s
     while True:
         snapshot = await snapshot_since(progress.seen)
+        patience.note(snapshot.events)
         progress.show(snapshot)
         if snapshot.failure is not None:
             raise PlayError(snapshot.failure)
@@ -380,10 +378,10 @@ async def _until_ready(
             label = layout.node(crashing[0]).label
             log = layout.directory.node_log(label)
             raise PlayError(_with_log(f"{label} crashed {CRASHES_MAX} times in a row while starting", log))
-        if loop.time() >= deadline:
+        if patience.is_over:
             waits = "; ".join(snapshot.waits) or "the nodes to start"
             raise PlayError(
-                f"not ready after {wait_s:g} s, still waiting for {waits}. The logs are in "
+                f"not ready, and no progress for {patience.wait_s:g} s, still waiting for {waits}. The logs are in "
                 f"{layout.directory.path}; --wait 5m waits longer"
             )
         await asyncio.sleep(SHOW_EVERY_S)
