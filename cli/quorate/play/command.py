@@ -192,8 +192,7 @@ def logs(
             if wanted in (None, node.node_id)
         }
         show = follow_logs if follow else print_logs
-        with suppress(KeyboardInterrupt):  # how following ends
-            show(selected, lines, write)
+        show(selected, lines, write)
 
 
 @app.command()
@@ -259,10 +258,12 @@ async def _in_foreground(layout: Layout, progress: ProgressDisplay, wait_s: floa
             progress.show(await supervisor.snapshot(progress.seen))
             await asyncio.wait([running], timeout=SHOW_EVERY_S)
     progress.show_events(supervisor.events_after(progress.seen))
-    await running
+    ended_by = await running
     if failure is not None:
         raise failure
     progress.note(f"Stopped. Data is kept in {layout.directory.path}.")
+    if ended_by is signal.SIGINT:
+        raise typer.Exit(128 + ended_by)
 
 
 async def _detached(layout: Layout, progress: ProgressDisplay, wait_s: float, output: Output) -> None:

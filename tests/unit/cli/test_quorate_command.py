@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -366,6 +367,19 @@ def test_logs_are_printed_by_id_and_by_name(played: PlayDirectory) -> None:
     log.write_text("1\n2\n3\n")
     for name in ("3000", "controller-3000"):
         assert runner.invoke(app, ["play", "logs", name, "-n", "2"]).stdout == "2\n3\n"
+
+
+def test_ctrl_c_ends_followed_logs_with_130(played: PlayDirectory) -> None:
+    log = played.node_log("controller-3000")
+    log.parent.mkdir()
+    log.write_text("1\n")
+    command = [sys.executable, "-m", "quorate", "play", "logs", "3000", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "1\n"
+        following.send_signal(signal.SIGINT)
+        assert following.communicate() == ("", "")
+    assert following.returncode == 130
 
 
 def test_a_running_cluster_is_not_played_twice(

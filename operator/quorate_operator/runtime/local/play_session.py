@@ -281,20 +281,27 @@ def adopt_edited(arguments: Mapping[str, Any], edited: Layout) -> None:
     adopt(Request.from_arguments(arguments, edited.directory), edited)
 
 
-async def supervise(layout: Layout, supervisor: Supervisor) -> None:
-    """Supervise a cluster in this process until a signal or a command stops it.
+async def supervise(layout: Layout, supervisor: Supervisor) -> signal.Signals | None:
+    """Supervise a cluster in this process until a signal or a command stops it. Returns the first signal.
 
     Raises StepError. The directory is free again when this process has ended: `play stop` waits for that.
     """
     loop = asyncio.get_running_loop()
+    received: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        received.append(number)
+        supervisor.request_stop()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, supervisor.request_stop)
+        loop.add_signal_handler(number, stop, number)
     try:
         with _log_to(layout.directory.supervisor_log):
             await supervisor.run()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
+    return received[0] if received else None
 
 
 def supervise_detached(layout: Layout) -> None:
