@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from quorate.command_line import Group, plain_app, prepare_text
+from quorate.command_line import Group, examples, plain_app, prepare_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,12 @@ class RootGroup(Group):
         return sorted(super().list_commands(ctx))
 
 
+EXAMPLES = examples(
+    "quorate play",
+    "quorate doctor --bootstrap-server localhost:9092",
+    "quorate topics --help",
+)
+
 app = plain_app(RootGroup, no_args_is_help=True)
 
 
@@ -108,7 +114,7 @@ def _print_version(wanted: bool) -> None:
     print_version(wanted)
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def quorate(
     *,
     version: Annotated[

@@ -16,14 +16,19 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
 
-from quorate.console import Output, flag, option, parse_file, plain_app, report_failures, show_as
+from quorate.console import Output, examples, flag, option, parse_file, plain_app, report_failures, show_as
 
 NOTHING = "Nothing to do.\n"
+
+EXAMPLES = examples(
+    "quorate plan -f cluster.yaml",
+    "quorate plan -f cluster.yaml --without-brokers -o json",
+)
 
 app = plain_app(add_completion=False)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
 def plan(
     *,
     file: Annotated[

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import typer
+from quorate.clusters.command import app as clusters
 from quorate.console import parse_duration_s
 from quorate.main import COMMANDS, app
 from quorate.play import command as play
@@ -29,7 +30,6 @@ runner = CliRunner()
 
 MODULES_MAX = 420  # 319 when this was written; kio alone has thousands
 
-WITHOUT_EXAMPLES = {"broker-api-versions", "delegation-tokens"}
 TOOLS = sorted(name for name, command in COMMANDS.items() if command.module.startswith("quorate.tools."))
 
 MANIFEST = """\
@@ -130,18 +130,35 @@ def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> No
         text.encode("iso-8859-1")
 
 
-EXAMPLE = re.compile(r"^ {4}(quorate (?:.*\\\n)*.*)$", re.MULTILINE)
+EXAMPLE = re.compile(r"^ {4}((?:kubectl )?quorate (?:.*\\\n)*.*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("part", sorted({"export", "lake", "play", *TOOLS} - WITHOUT_EXAMPLES))
+@pytest.mark.parametrize("part", sorted(name for name in COMMANDS if not COMMANDS[name].is_member))
 def test_help_has_examples_that_parse(part: str) -> None:
     command: Any = get_command(importlib.import_module(COMMANDS[part].module).app)
     text = runner.invoke(app, [part, "--help"], prog_name="quorate", env={"COLUMNS": "80"}).stdout
+    if part == "completion":
+        assert 'eval "$(quorate completion bash)"' in text
+        return
+    check_examples(text, command, ("quorate", part))
+
+
+@pytest.mark.parametrize("name", [command.callback.__name__ for command in clusters.registered_commands])
+def test_help_of_kubectl_quorate_has_examples_that_parse(name: str) -> None:
+    text = runner.invoke(
+        clusters, [name, "--help"], prog_name="kubectl quorate", env={"COLUMNS": "80"}
+    ).stdout
+    command: Any = get_command(clusters)
+    check_examples(text, command.commands[name], ("kubectl", "quorate", name))
+
+
+def check_examples(text: str, command: Any, beginning: tuple[str, ...]) -> None:
+    """Assert that there are examples of a command, and that it accepts them."""
     examples = [shlex.split(found.replace("\\\n", "")) for found in EXAMPLE.findall(text)]
     assert examples
-    for quorate, name, *arguments in examples:
-        assert (quorate, name) == ("quorate", part)
-        context, described = command.make_context(part, arguments), command
+    for words in examples:
+        assert tuple(words[: len(beginning)]) == beginning
+        context, described = command.make_context(beginning[-1], words[len(beginning) :]), command
         while hasattr(described, "commands") and context._protected_args:
             _, described, rest = described.resolve_command(context, [*context._protected_args, *context.args])
             context = described.make_context(described.name, rest, parent=context)
