@@ -106,10 +106,10 @@ def test_the_wheel_runs_without_the_sources(files: dict[str, Path], tmp_path: Pa
     version = only(files, "quorate-", ".whl").name.split("-")[1]
     assert run(scripts / "quorate", "--version", **home).stdout == f"{version}\n"
     assert run(scripts / "kubectl-quorate", "--version", **home).stdout == f"{version}\n"
-    for command in ("doctor", "play", "plan", "topics", "metadata-shell", "lake", "controller", "operator"):
+    for command in ("doctor", "play", "topics", "metadata-shell", "lake", "controller", "operator"):
         assert "Usage" in run(scripts / "quorate", command, "--help", **home).stdout, command
     quickstart = ("-f", ROOT / "examples" / "quickstart.yaml", "--without-brokers")
-    planned = run(scripts / "quorate", "plan", *quickstart, **home).stdout
+    planned = run(scripts / "quorate", "play", "plan", *quickstart, **home).stdout
     assert "format" in planned.lower()
 
 

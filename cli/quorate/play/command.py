@@ -46,9 +46,11 @@ from quorate.play.display import (
     show_status,
     tail,
 )
+from quorate.play.options import QUICKSTART, DirOption, FileOption, LongFileOption, OutputOption, given
 from quorate.play.patience import Patience
+from quorate.play.plan_command import EXAMPLES as EXAMPLES_OF_PLAN
+from quorate.play.plan_command import plan
 
-QUICKSTART = Path(__file__).with_name("quickstart.yaml")
 SHOW_EVERY_S = 0.2
 SUPERVISOR_TIMEOUT_S = 5
 CRASHES_MAX = 3
@@ -56,6 +58,7 @@ CRASHES_MAX = 3
 
 EXAMPLES = examples(
     "quorate play",
+    "quorate play plan -f cluster.yaml",
     "quorate play -f cluster.yaml --detach",
     "quorate play kill 3000",
 )
@@ -69,17 +72,6 @@ def _signal(text: str) -> signal.Signals:
         return signal.Signals[name]
     except KeyError:
         raise typer.BadParameter(f"{text!r} is not the name of a signal, as KILL, TERM or STOP are") from None
-
-
-FILE_HELP = "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable."
-FileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file", "-f"))]
-LongFileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file",))]
-"""For a command whose -f is --follow."""
-DirOption = Annotated[
-    Path | None,
-    option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
-]
-OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
@@ -137,6 +129,9 @@ def play(
         _warn(progress, prepared.notes)
         run = _detached if detach else _in_foreground
         asyncio.run(run(prepared.layout, progress, wait_s, output))
+
+
+app.command(epilog=EXAMPLES_OF_PLAN)(plan)
 
 
 @app.command()
@@ -415,8 +410,7 @@ def _show_state(status: ClusterStatus, output: Output) -> None:
 
 def _find(context: typer.Context, file: list[Path] | None, directory: Path | None) -> PlayDirectory:
     """The directory of the cluster: --dir, the one named in --file, or the only one that exists."""
-    before_command: tuple[list[Path] | None, Path | None] = context.obj or (None, None)
-    file, directory = file or before_command[0], directory or before_command[1]
+    file, directory = given(context, file, directory)
     if directory is None and file:
         name = load_manifests(*play_session.read_manifests(file)).controllers.metadata.name
         directory = play_session.directory_of(name, None).path

@@ -77,7 +77,7 @@ def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "arguments", "extra"),
     [
-        ("kubernetes", ["status"], "kubectl"),
+        ("kubernetes", ["kubectl", "status"], "kubectl"),
         ("kopf", ["operator", "run"], "operator"),
         ("pyspark", ["metadata-shell", "--lake", ".", "ls"], "lake"),
         ("pyspark", ["lake", "diff", ".", "1", "2"], "lake"),
@@ -86,7 +86,9 @@ def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
 def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
     missing: str, arguments: list[str], extra: str
 ) -> None:
-    code = f"import sys\nsys.modules[{missing!r}] = None\nfrom quorate.main import main\nmain()"
+    module = "kubectl" if arguments[0] == "kubectl" else "main"
+    code = f"import sys\nsys.modules[{missing!r}] = None\nfrom quorate.{module} import main\nmain()"
+    arguments = arguments[1:] if module == "kubectl" else arguments
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
@@ -117,8 +119,6 @@ def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> No
     """At 80 columns, which is also the width of a pipe."""
     found = COMMANDS[part]
     command = get_command(importlib.import_module(found.module).app)
-    if found.is_member:
-        command = command.commands[part]  # type: ignore[attr-defined]
     for path, described in paths_below(command, part):
         text = runner.invoke(
             app, [*path.split(), "--help"], prog_name="quorate", env={"COLUMNS": "80"}
@@ -133,7 +133,7 @@ def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> No
 EXAMPLE = re.compile(r"^ {4}((?:kubectl )?quorate (?:.*\\\n)*.*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("part", sorted(name for name in COMMANDS if not COMMANDS[name].is_member))
+@pytest.mark.parametrize("part", sorted(COMMANDS))
 def test_help_has_examples_that_parse(part: str) -> None:
     command: Any = get_command(importlib.import_module(COMMANDS[part].module).app)
     text = runner.invoke(app, [part, "--help"], prog_name="quorate", env={"COLUMNS": "80"}).stdout
@@ -252,6 +252,11 @@ def test_an_argument_that_is_not_utf8_is_named(entry: str) -> None:
 def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     """Usage errors differ from failures."""
     assert runner.invoke(app, arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "decommission", "pause", "resume", "restart"])
+def test_what_is_for_played_clusters_or_for_kubernetes_says_so_by_its_name(command: str) -> None:
+    assert runner.invoke(app, [command, "--help"]).exit_code == 2
 
 
 @pytest.mark.parametrize("command", [["status"], ["stop"], ["logs"], ["kill", "3000"]])
