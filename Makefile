@@ -166,7 +166,7 @@ $(BIN)/python:
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'installing the packages of the core into $(VENV)'
-	@$(PIP) install -c constraints.txt -e .
+	@$(PIP) install -c constraints.txt -e '.[java]'
 	@touch $@
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python

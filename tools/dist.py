@@ -43,7 +43,7 @@ def make(
 
     `registry` is where the chart finds its images. `downloads` is the URL at which the files will be, for krew;
     without it no manifest for krew is made. `repository` is the URL of the sources at GitHub: a package index shows
-    the README, whose links lead there, and the URLs of the project; without it there are none.
+    the README, whose links lead there, and the URLs of the project; without it the links stay as they are.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

@@ -123,6 +123,7 @@ def play(
                 request = play_session.ask_for(
                     manifest, source, directory, os.environ, progress.say, without_brokers=without_brokers
                 )
+                request = play_session.prepared_to_start(request, progress.say)
             _warn(progress, request.notes)
             asyncio.run(_apply_to_running(request, progress, wait_s, output))
             return

@@ -332,6 +332,7 @@ def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirect
         "trouble": None,
         "clientConfig": None,
         "controllersClientConfig": None,
+        "java": None,
     }
     assert len(cluster_id) == 22
     assert node == {
