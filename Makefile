@@ -73,7 +73,7 @@ nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after 
 
 test-all: test test-rungs nightly ## every test
 
-# The jars first, so that no test waits for Maven.
+# The jars and their AOT caches first, so that no test waits for Maven or for them.
 .PHONY: .jars
 .jars: $(VENV)/.all
 	@for release in $$($(BIN)/python -c 'from quorate_protocol.kafka.releases import RELEASES; print(*RELEASES)'); do \
