@@ -187,8 +187,7 @@ def _issued(
         )
     except ModuleNotFoundError as error:
         raise PlayError(
-            f"{where}: to issue a certificate, the package {error.name} is needed: pip install 'quorate[tls]'; or "
-            "name a Secret in tls.secretName"
+            f"{where}: {error.name} is missing: pip install 'quorate[tls]', or name a Secret in tls.secretName"
         ) from error
     now = datetime.now(UTC)
     return issue_certificates(manifests, desired, identity, directory, running=running, now=now)
