@@ -137,12 +137,12 @@ def archive_of_a_run(
                 output = _run(java, libs, option(made), Path(scratch))
                 if not made.is_file():
                     raise ArchiveError(f"Java wrote none: {output}")
-                _keep(made, target)
+                _store(made, target)
     except OSError as error:
         raise ArchiveError(f"{error.filename or target}: {error.strerror}") from error
 
 
-def _keep(made: Path, target: Path) -> None:
+def _store(made: Path, target: Path) -> None:
     new = target.with_suffix(".new")
     shutil.move(made, new)
     with new.open("rb") as file:
