@@ -16,9 +16,10 @@ PROCESSES ?= $(shell expr $$(nproc) + 1)
 SIMULATOR := PYTHONPATH=tests $(BIN)/python -m kit.simulator
 MINUTES ?= 5
 RUNS ?= 200
-# Where images and the chart are published, and where the files of a release will be.
+# Where images and the chart are published, where the files of a release will be, and where its sources are.
 REGISTRY ?= $(shell sed -n 's/^PUBLISHED = "\(.*\)"$$/\1/p' operator/quorate_operator/resources/facts.py)
 DOWNLOADS ?=
+REPOSITORY ?=
 HELM ?= $(or $(shell command -v helm),$(lastword $(wildcard $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quorate/kubernetes-*/bin/helm)),helm)
 MATURIN := $(BIN)/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist/native
 NATIVE_TARGETS := $(foreach processor,x86_64 aarch64,$(processor)-unknown-linux-gnu:manylinux_2_17 $(processor)-unknown-linux-musl:musllinux_1_2)
@@ -73,7 +74,7 @@ nightly: $(VENV)/.all .jars ## what takes longest: kind, operators killed after 
 
 test-all: test test-rungs nightly ## every test
 
-# The jars first, so that no test waits for Maven.
+# The jars and their AOT caches first, so that no test waits for Maven or for them.
 .PHONY: .jars
 .jars: $(VENV)/.all
 	@for release in $$($(BIN)/python -c 'from quorate_protocol.kafka.releases import RELEASES; print(*RELEASES)'); do \
@@ -139,7 +140,7 @@ kind-down: $(VENV)/.all ## remove what `make kind` made
 	@PYTHONPATH=tests $(BIN)/python -m kit.operators.trial down
 
 dist: $(VENV)/.all ## wheel, sdist, chart, definitions, kubectl's plugin in dist/release; REGISTRY=... of the chart's images; needs Helm
-	@$(BIN)/python tools/dist.py --helm '$(HELM)' --registry '$(REGISTRY)' $(if $(DOWNLOADS),--downloads '$(DOWNLOADS)')
+	@$(BIN)/python tools/dist.py --helm '$(HELM)' --registry '$(REGISTRY)' $(if $(DOWNLOADS),--downloads '$(DOWNLOADS)') $(if $(REPOSITORY),--repository '$(REPOSITORY)')
 
 images: $(VENV)/.all $(if $(shell command -v cargo 2>/dev/null),dist/native/.built) ## build all images with docker; ONLY=quorate: one of them; REGISTRY=... for other names
 	@$(BIN)/python tools/publish.py build --registry '$(REGISTRY)' $(if $(ONLY),--only '$(ONLY)')
@@ -169,7 +170,7 @@ $(BIN)/python:
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'installing the packages of the core into $(VENV)'
-	@$(PIP) install -c constraints.txt -e .
+	@$(PIP) install -c constraints.txt -e '.[java]'
 	@touch $@
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python

@@ -8,11 +8,13 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -25,6 +27,8 @@ CHART = ROOT / "charts" / "quorate"
 TARGET = ROOT / "dist" / "release"
 PLUGIN = "kubectl-quorate"
 CHECKSUMS = "SHA256SUMS"
+_RELATIVE_LINK = re.compile(r"\]\((?!#|[a-z]+:)(?P<path>[^)\s]+)\)")
+_PICTURE = re.compile(r"!\[[^\]]*\]\([^)\s]+\.(?:png|svg)(?=\))")
 _EPOCH_S = 315_532_800  # 1980, the earliest time in a wheel
 
 
@@ -32,17 +36,20 @@ class DistError(Exception):
     """A file of the release can't be made; the text says which and why."""
 
 
-def make(target: Path, *, helm: str, registry: str, downloads: str | None) -> list[Path]:
+def make(
+    target: Path, *, helm: str, registry: str, downloads: str | None, repository: str | None = None
+) -> list[Path]:
     """Make all files in `target`. Returns their paths, sorted. Raises DistError.
 
     `registry` is where the chart finds its images. `downloads` is the URL at which the files will be, for krew;
-    without it no manifest for krew is made.
+    without it no manifest for krew is made. `repository` is the URL of the sources at GitHub: a package index shows
+    the README, whose links lead there, and the URLs of the project; without it the links stay as they are.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     modified_s = _modified_s(os.environ)
     (target / f"quorate-chart-{version()}.tgz").write_bytes(_chart(helm, registry, modified_s))
-    _python_packages(target, modified_s)
+    _python_packages(target, modified_s, repository)
     definitions = "".join(f"---\n{path.read_text()}" for path in sorted((ROOT / "crds").glob("*.yaml")))
     (target / f"quorate-crds-{version()}.yaml").write_text(definitions)
     plugin = target / f"{PLUGIN}-{version()}.tar.gz"
@@ -87,20 +94,47 @@ def _modified_s(environment: Mapping[str, str]) -> int:
     return int(committed_s)
 
 
-def _python_packages(target: Path, modified_s: int) -> None:
-    _run(
-        sys.executable,
-        "-m",
-        "hatchling",
-        "build",
-        "--target",
-        "wheel",
-        "--target",
-        "sdist",
-        "--directory",
-        f"{target}",
-        environment={"SOURCE_DATE_EPOCH": f"{modified_s}"},
+def _python_packages(target: Path, modified_s: int, repository: str | None) -> None:
+    build = ("-m", "hatchling", "build", "--target", "wheel", "--target", "sdist", "--directory", f"{target}")
+    environment = {"SOURCE_DATE_EPOCH": f"{modified_s}"}
+    if repository is None:
+        _run(sys.executable, *build, environment=environment)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        project = _published_project(Path(scratch), repository.rstrip("/"))
+        _run(sys.executable, *build, environment=environment, directory=project)
+
+
+def _published_project(scratch: Path, repository: str) -> Path:
+    """Copy the project, with what a package index shows instead of the repository. Returns the copy."""
+    text = (ROOT / "pyproject.toml").read_text()
+    sources = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
+    for name in (*sources, ".gitignore"):
+        source, copy = ROOT / name, scratch / name
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy)
+    tag = f"v{version()}"
+    urls = {
+        "Source": repository,
+        "Documentation": f"{repository}/tree/{tag}/docs",
+        "Changelog": f"{repository}/blob/{tag}/CHANGELOG.md",
+        "Issues": f"{repository}/issues",
+    }
+    table = "".join(f'{name} = "{url}"\n' for name, url in urls.items())
+    (scratch / "pyproject.toml").write_text(
+        text.replace("[project.scripts]", f"[project.urls]\n{table}\n[project.scripts]", 1)
     )
+    readme = scratch / "README.md"
+    readme.write_text(absolute_links(readme.read_text(), f"{repository}/blob/{tag}"))
+    return scratch
+
+
+def absolute_links(markdown: str, base: str) -> str:
+    """Return a page whose links to files begin with `base`, pictures as GitHub serves them."""
+    absolute = _RELATIVE_LINK.sub(rf"]({base}/\g<path>)", markdown)
+    return _PICTURE.sub(r"\g<0>?raw=true", absolute)
 
 
 def _chart(helm: str, registry: str, modified_s: int) -> bytes:
@@ -160,11 +194,11 @@ def _krew(plugin: Path, downloads: str) -> str:
     )
 
 
-def _run(*command: str, environment: Mapping[str, str] | None = None) -> str:
+def _run(*command: str, environment: Mapping[str, str] | None = None, directory: Path = ROOT) -> str:
     try:
         return subprocess.run(
             command,
-            cwd=ROOT,
+            cwd=directory,
             env={**os.environ, **(environment or {})},
             check=True,
             capture_output=True,
@@ -186,6 +220,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
     )
     parser.add_argument("--downloads", metavar="URL", help="where the files will be, for krew's manifest")
     parser.add_argument(
+        "--repository", metavar="URL", help="the sources at GitHub, for links of the packages"
+    )
+    parser.add_argument(
         "--checksums", action="store_true", help="only write SHA256SUMS of what is in the directory"
     )
     given = parser.parse_args(None if arguments is None else list(arguments))
@@ -193,7 +230,13 @@ def main(arguments: Iterable[str] | None = None) -> int:
         if given.checksums:
             write_checksums(given.to)
             return 0
-        made = make(given.to, helm=given.helm, registry=given.registry, downloads=given.downloads)
+        made = make(
+            given.to,
+            helm=given.helm,
+            registry=given.registry,
+            downloads=given.downloads,
+            repository=given.repository,
+        )
     except (DistError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -10,7 +10,13 @@ from typing import Annotated
 
 import typer
 
-from quorate.command_line import plain_app
+from quorate.command_line import examples, plain_app
+
+EXAMPLES = examples(
+    'eval "$(quorate completion bash)"',
+    'eval "$(quorate completion zsh)"',
+    "quorate completion fish > ~/.config/fish/completions/quorate.fish",
+)
 
 app = plain_app(add_completion=False)
 
@@ -23,15 +29,11 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
     """Print the script with which a shell completes quorate's commands and options.
 
-    bash: eval "$(quorate completion bash)" in ~/.bashrc
-
-    zsh: eval "$(quorate completion zsh)" in ~/.zshrc, after compinit
-
-    fish: quorate completion fish > ~/.config/fish/completions/quorate.fish
+    For bash, add the first example to ~/.bashrc; for zsh, the second one to ~/.zshrc, after compinit.
     """
     from typer import completion as typers
 

@@ -8,25 +8,19 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from quorate.command_line import Group, plain_app, prepare_text
+from quorate.command_line import Group, examples, plain_app, prepare_text
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of another module, which has a Typer app.
-
-    `is_member`: the module's app has several commands, and this is the one of the same name.
-    """
+    """A command of another module, which has a Typer app."""
 
     module: str
     help: str
-    is_member: bool = False
 
 
 TOOLS = "quorate.tools"
 """The tools with the options and the output of the Kafka tool of the same name."""
-CLUSTERS = "quorate.clusters.command"
-"""The commands for clusters on Kubernetes, which `kubectl quorate` has too."""
 
 COMMANDS = {
     "acls": Command(f"{TOOLS}.acls.command", "Add, remove and list access control entries."),
@@ -57,14 +51,6 @@ COMMANDS = {
     "controller": Command(
         "quorate_controller.commands", "Format and run a controller with Kafka's properties."
     ),
-    "decommission": Command(CLUSTERS, "Decommission nodes of a cluster on Kubernetes.", is_member=True),
-    "pause": Command(CLUSTERS, "Pause the operator for a cluster on Kubernetes.", is_member=True),
-    "restart": Command(CLUSTERS, "Restart nodes of a cluster on Kubernetes.", is_member=True),
-    "resume": Command(CLUSTERS, "Resume the operator for a cluster on Kubernetes.", is_member=True),
-    "status": Command(CLUSTERS, "Show the status of clusters on Kubernetes.", is_member=True),
-    "plan": Command(
-        "quorate.play.plan_command", "Print what `quorate play` would do for manifests, with reasons."
-    ),
     "operator": Command("quorate.operator_command", "Run the operator for Kubernetes."),
     "play": Command("quorate.play.command", "Run a whole cluster on this machine from manifests."),
 }
@@ -80,9 +66,6 @@ class LazyCommand(TyperGroup):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which replaces this one."""
         command = get_command(importlib.import_module(self._command.module).app)
-        if self._command.is_member:
-            assert isinstance(command, TyperGroup)
-            command = command.commands[str(self.name)]
         return command.make_context(info_name, args, parent, **extra)
 
 
@@ -99,6 +82,12 @@ class RootGroup(Group):
         return sorted(super().list_commands(ctx))
 
 
+EXAMPLES = examples(
+    "quorate play",
+    "quorate doctor --bootstrap-server localhost:9092",
+    "quorate topics --help",
+)
+
 app = plain_app(RootGroup, no_args_is_help=True)
 
 
@@ -108,7 +97,7 @@ def _print_version(wanted: bool) -> None:
     print_version(wanted)
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def quorate(
     *,
     version: Annotated[
@@ -116,7 +105,7 @@ def quorate(
         typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Run and operate Apache Kafka's KRaft clusters.
+    """Run and operate Apache Kafka's KRaft clusters; `kubectl quorate` has the commands for those on Kubernetes.
 
     Exit code: 0 success, 1 failure, 2 wrong command line, 130 Ctrl-C.
     """

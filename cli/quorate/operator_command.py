@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from quorate_protocol.files import read_bounded
 
-from quorate.console import needing, option, plain_app, report_failures
+from quorate.console import examples, needing, option, plain_app, report_failures
 
 if TYPE_CHECKING:
     from quorate_operator.models.selectors import LabelSelector
@@ -166,10 +166,15 @@ WebHostOption = Annotated[
 LogFormatOption = Annotated[LogFormat, option(None, "The format of a log line.", case_sensitive=False)]
 LogLevelOption = Annotated[LogLevel, option(None, "The lowest level that is logged.", case_sensitive=False)]
 
+EXAMPLES = examples(
+    "quorate operator run --namespace kafka",
+    "quorate operator run --all-namespaces --log-format json",
+)
+
 app = plain_app(help="The operator for Kubernetes.", no_args_is_help=True)
 
 
-@app.callback()
+@app.callback(epilog=EXAMPLES)
 def operator() -> None:
     """The operator for Kubernetes."""
 

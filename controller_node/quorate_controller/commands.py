@@ -34,8 +34,18 @@ from quorate_controller.structured_logs import LogFormat, LogLevel, configure_lo
 _INTERVAL = re.compile(r"([1-9][0-9]{0,5})(s|m|h)")
 _INTERVAL_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
+EXAMPLES = """\b
+Examples:
+  quorate controller random-uuid
+  quorate controller format --config server.properties --standalone \\
+    --cluster-id 4L6g3nShT-eMCtK--X86sw
+  quorate controller run --config server.properties
+"""
+
 app = typer.Typer(
     help="Format and run a controller with stock Kafka property names; ship its log.",
+    epilog=EXAMPLES,
+    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: no name of an option is cut
@@ -142,9 +152,9 @@ def format_command(
     directory_id_to: DirectoryIdToOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Format the log directories of a controller or broker, as kafka-storage format does.
+    """Format the directories of a node.
 
-    A configuration with which a controller would not start is refused.
+    It does what kafka-storage format does. A configuration with which a controller would not start is refused.
     """
     quorum = _quorum_choice(
         standalone=standalone,
@@ -209,8 +219,9 @@ def rebuild_quorum_command(
     ] = 0,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Make a stopped controller the only voter of its quorum, after a majority of disks is lost for good.
+    """Make a stopped controller the only voter of its quorum.
 
+    That is for a quorum that has lost a majority of its disks for good.
     Records that only the lost controllers had are lost. Never start the other controllers again with their old
     disks.
     """
@@ -272,10 +283,11 @@ def ship_command(
     ] = LogFormat.TEXT,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Copy closed segments and checkpoints to where `quorate lake ingest` reads them.
+    """Copy the log to a history for the lake.
 
-    The files go to HISTORY/CLUSTER ID/NODE ID. The controller, Python or Java, may run meanwhile; its files are
-    only read. Files that were shipped before are not copied again, and nothing in HISTORY is deleted.
+    `quorate lake ingest` reads it there. Closed segments and checkpoints go to HISTORY/CLUSTER ID/NODE ID. The
+    controller, Python or Java, may run meanwhile; its files are only read. Files that were shipped before are not
+    copied again, and nothing in HISTORY is deleted.
     """
     interval_s = _interval_s(interval)
     from quorate_controller.shipping.shipper import ShipError, Shipper  # noqa: PLC0415 - for this command alone

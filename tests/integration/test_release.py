@@ -1,11 +1,13 @@
 """The files of a release: `make dist`, twice, and what is in them installed and run."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from quorate_operator.resources.facts import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
 REGISTRY = "registry.example.com/kafka"
+SOURCES = "https://sources.example.com/quorate"
+PLACES = ("--downloads", "https://downloads.example.com/v1", "--repository", SOURCES)
 TIMEOUT_S = 240
 
 Helm = Callable[..., subprocess.CompletedProcess[str]]
@@ -57,8 +61,7 @@ def make_dist(directory: Path, *options: str) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The files of a release, by name."""
-    downloads = "https://downloads.example.com/v1"
-    return make_dist(tmp_path_factory.mktemp("dist") / "release", "--downloads", downloads)
+    return make_dist(tmp_path_factory.mktemp("dist") / "release", *PLACES)
 
 
 def only(files: dict[str, Path], beginning: str, end: str) -> Path:
@@ -71,7 +74,7 @@ def test_two_runs_make_the_same_bytes(files: dict[str, Path], tmp_path: Path) ->
     """A user can build a release again and compare the files."""
     umask = os.umask(0o077)
     try:
-        again = make_dist(tmp_path / "again", "--downloads", "https://downloads.example.com/v1")
+        again = make_dist(tmp_path / "again", *PLACES)
     finally:
         os.umask(umask)
     assert len(files) == 7
@@ -103,11 +106,24 @@ def test_the_wheel_runs_without_the_sources(files: dict[str, Path], tmp_path: Pa
     version = only(files, "quorate-", ".whl").name.split("-")[1]
     assert run(scripts / "quorate", "--version", **home).stdout == f"{version}\n"
     assert run(scripts / "kubectl-quorate", "--version", **home).stdout == f"{version}\n"
-    for command in ("doctor", "play", "plan", "topics", "metadata-shell", "lake", "controller", "operator"):
+    for command in ("doctor", "play", "topics", "metadata-shell", "lake", "controller", "operator"):
         assert "Usage" in run(scripts / "quorate", command, "--help", **home).stdout, command
     quickstart = ("-f", ROOT / "examples" / "quickstart.yaml", "--without-brokers")
-    planned = run(scripts / "quorate", "plan", *quickstart, **home).stdout
+    planned = run(scripts / "quorate", "play", "plan", *quickstart, **home).stdout
     assert "format" in planned.lower()
+
+
+def test_a_package_index_shows_links_that_lead_to_the_sources(files: dict[str, Path]) -> None:
+    wheel = only(files, "quorate-", ".whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+    tag = f"v{wheel.name.split('-')[1]}"
+    assert f"Project-URL: Source, {SOURCES}\n" in metadata
+    links = re.findall(r"\]\(([^)]+)\)", metadata)
+    assert f"{SOURCES}/blob/{tag}/docs/doctor.md" in links
+    assert f"{SOURCES}/blob/{tag}/docs/images/status-page.png?raw=true" in links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
 def test_the_sdist_has_what_the_wheel_is_built_from(files: dict[str, Path], tmp_path: Path) -> None:

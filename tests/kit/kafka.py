@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from kit.cluster import Cluster, manifests
+from kit.java.class_archive import node_java
 from kit.releases import RELEASE
 from kit.requirements import missing
 from quorate_operator.runtime.local import identity
@@ -38,7 +39,7 @@ def stock_kafka_of(version: str) -> Kafka:
     """A release with its command line tools; skips the test when there are no jars."""
     lender = BORROWED_SHELL.get(version)
     shell = KafkaShell(version=lender, libs=jars_of(lender)) if lender else None
-    return Kafka(version=version, java="java", libs=jars_of(version), shell=shell)
+    return Kafka(version=version, java=node_java().program, libs=jars_of(version), shell=shell)
 
 
 @pytest.fixture(scope="session")

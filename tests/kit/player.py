@@ -133,13 +133,10 @@ class Player:
         return self.play("--wait", EDIT_WAIT, *arguments).stderr
 
     def plan(self, text: str) -> dict[str, Any]:
-        """What `quorate plan` says would be done for another manifest, which is not played."""
+        """What `quorate play plan` says would be done for another manifest, which is not played."""
         other = self.path / "other.yaml"
         other.write_text(text)
-        command = [QUORATE, "plan", "-f", str(other), "--dir", str(self.directory), "-o", "json"]
-        ran = subprocess.run(
-            command, **self.surroundings, capture_output=True, timeout=TIMEOUT_S, check=False
-        )
+        ran = self.run("plan", "-f", str(other), "-o", "json")
         assert ran.returncode == 0, ran.stderr
         found: dict[str, Any] = json.loads(ran.stdout)
         return found

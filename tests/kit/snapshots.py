@@ -172,7 +172,7 @@ def well() -> ClusterSnapshot:
 
 
 def busy() -> ClusterSnapshot:
-    """New hosts are rolled out, a disk was lost, a ghost blocks the upgrade, and a downgrade was asked for."""
+    """New hosts are rolled out, a disk was lost, and a ghost blocks the upgrade."""
     calm = well()
     assert calm.observed is not None
     assert calm.observed.kafka is not None
@@ -274,9 +274,9 @@ def _changing() -> Plan:
         ),
         refusals=(
             Refusal(
-                "UnsafeDowngrade",
-                "metadata.version 4.1 was asked for, 4.2-IV1 is finalized: records of it would be lost. "
-                "Ask for 4.2 or above.",
+                "UpgradeBlocked",
+                "metadata.version 4.3-IV0 (30) can't be finalized, it stays 27: controller-3099 supports 7-27. "
+                "Upgrade them (spec.version), or set a level that all of them support",
             ),
         ),
     )

@@ -39,8 +39,11 @@ logger = logging.getLogger(__name__)
 
 READ_SIZE_BYTES = 64 * 1024
 IN_FLIGHT_MAX = 100
+_CORRELATION_ID_FIRST = 0x0A0A
+"""Two line feeds: an HTTP server that waits for the end of a line, or of the headers, answers the first request."""
 _TLS_ALERT = b"\x15\x03"
-_HTTP = b"HTTP"
+_HTTP = (b"HTTP", b"<!DO", b"<HTM")
+"""A status line or, from some servers for what is no request, a page alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,9 @@ class Connection:
     ) -> None:
         self.address = address
         self.identity: Identity | None = None
-        self._wire = ClientConnection(client_id, in_flight_max=IN_FLIGHT_MAX)
+        self._wire = ClientConnection(
+            client_id, in_flight_max=IN_FLIGHT_MAX, correlation_id_first=_CORRELATION_ID_FIRST
+        )
         self._writer = writer
         self._pending: deque[asyncio.Future[Any]] = deque()
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)
@@ -317,7 +322,7 @@ class Connection:
             if first.startswith(_TLS_ALERT):
                 hint = "it speaks TLS: security.protocol must be SSL or SASL_SSL"
                 self._fail(TlsExpectedError(f"{self.address}: {error} ({hint})"))
-            elif first == _HTTP:
+            elif first.upper() in _HTTP:
                 self._fail(ForeignProtocolError(f"{self.address}: it speaks HTTP, not Kafka's protocol"))
             else:
                 self._fail(ConnectionFailedError(f"{self.address}: {error}"))

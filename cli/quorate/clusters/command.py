@@ -18,6 +18,7 @@ from quorate.console import (
     LocalToolCommand,
     Output,
     UsageError,
+    examples,
     flag,
     needing,
     option,
@@ -80,7 +81,10 @@ def _api(ctx: typer.Context, *, everywhere: bool = False) -> "ClustersApi":
     return ClustersApi(kubeconfig=kubeconfig, context=context, namespace=None if everywhere else namespace)
 
 
-@app.command(cls=ClustersCommand)
+@app.command(
+    cls=ClustersCommand,
+    epilog=examples("kubectl quorate status --namespace kafka", "kubectl quorate status quorum -o json"),
+)
 def status(
     ctx: typer.Context,
     *,
@@ -114,7 +118,7 @@ def status(
     )
 
 
-@app.command(cls=ClustersCommand)
+@app.command(cls=ClustersCommand, epilog=examples("kubectl quorate plan quorum --namespace kafka"))
 def plan(
     ctx: typer.Context,
     name: NameArgument,
@@ -128,7 +132,7 @@ def plan(
     show_as(output, lambda: text.plan_text(cluster), lambda: text.plan_json(cluster))
 
 
-@app.command(cls=ClustersCommand)
+@app.command(cls=ClustersCommand, epilog=examples("kubectl quorate doctor quorum --namespace kafka"))
 def doctor(
     ctx: typer.Context,
     name: NameArgument,
@@ -145,7 +149,12 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command(cls=ClustersCommand)
+@app.command(
+    cls=ClustersCommand,
+    epilog=examples(
+        "kubectl quorate decommission quorum 3001", "kubectl quorate decommission quorum 2 --scale-down"
+    ),
+)
 def decommission(
     ctx: typer.Context,
     name: NameArgument,
@@ -175,7 +184,13 @@ def decommission(
     write(f"`kubectl quorate plan {name} -n {cluster.namespace}` shows the steps, and why.\n")
 
 
-@app.command(cls=ClustersCommand)
+@app.command(
+    cls=ClustersCommand,
+    epilog=examples(
+        "kubectl quorate rebalance quorum --preview",
+        "kubectl quorate rebalance quorum --throttle=50Mi --wait",
+    ),
+)
 def rebalance(
     ctx: typer.Context,
     name: NameArgument,
@@ -269,7 +284,7 @@ def _check_throttle(text: str) -> None:
         raise UsageError(f"--throttle: {text!r}: must be more than 0")
 
 
-@app.command(cls=ClustersCommand)
+@app.command(cls=ClustersCommand, epilog=examples("kubectl quorate restart quorum 3000 3001"))
 def restart(
     ctx: typer.Context,
     name: NameArgument,
@@ -292,7 +307,7 @@ def restart(
         _annotate(api, pool, {f"{ANNOTATION_RESTART}-{node_id}": token for node_id in ids})
 
 
-@app.command(cls=ClustersCommand)
+@app.command(cls=ClustersCommand, epilog=examples("kubectl quorate pause quorum"))
 def pause(
     ctx: typer.Context,
     name: NameArgument,
@@ -302,7 +317,7 @@ def pause(
     _annotate(api, api.cluster(name).controllers, {ANNOTATION_PAUSE: "true"})
 
 
-@app.command(cls=ClustersCommand)
+@app.command(cls=ClustersCommand, epilog=examples("kubectl quorate resume quorum"))
 def resume(
     ctx: typer.Context,
     name: NameArgument,

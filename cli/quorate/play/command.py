@@ -46,8 +46,11 @@ from quorate.play.display import (
     show_status,
     tail,
 )
+from quorate.play.options import QUICKSTART, DirOption, FileOption, LongFileOption, OutputOption, given
+from quorate.play.patience import Patience
+from quorate.play.plan_command import EXAMPLES as EXAMPLES_OF_PLAN
+from quorate.play.plan_command import plan
 
-QUICKSTART = Path(__file__).with_name("quickstart.yaml")
 SHOW_EVERY_S = 0.2
 SUPERVISOR_TIMEOUT_S = 5
 CRASHES_MAX = 3
@@ -55,6 +58,7 @@ CRASHES_MAX = 3
 
 EXAMPLES = examples(
     "quorate play",
+    "quorate play plan -f cluster.yaml",
     "quorate play -f cluster.yaml --detach",
     "quorate play kill 3000",
 )
@@ -70,17 +74,6 @@ def _signal(text: str) -> signal.Signals:
         raise typer.BadParameter(f"{text!r} is not the name of a signal, as KILL, TERM or STOP are") from None
 
 
-FILE_HELP = "Manifests: a KafkaController, KafkaBrokers, Secrets; repeatable."
-FileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file", "-f"))]
-LongFileOption = Annotated[list[Path] | None, option("FILE", FILE_HELP, names=("--file",))]
-"""For a command whose -f is --follow."""
-DirOption = Annotated[
-    Path | None,
-    option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
-]
-OutputOption = Annotated[Output, option(None, "Output format.", names=("--output", "-o"))]
-
-
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)
 def play(
     context: typer.Context,
@@ -94,7 +87,7 @@ def play(
         float,
         option(
             "TIME",
-            "The time to wait until the cluster is ready, such as 90s or 2m.",
+            "How long to wait without progress until the cluster is ready, such as 90s or 2m.",
             names=("--wait",),
             parser=parse_duration_s,
         ),
@@ -108,7 +101,7 @@ def play(
 
     It runs until Ctrl-C, or with --detach until `quorate play stop`.
     Data is kept in DIR, and the next run continues with it.
-    If the cluster runs already, FILE is applied to it step by step; --wait is for all steps.
+    If the cluster runs already, FILE is applied to it step by step. --wait counts from the last progress.
     Brokers need Java on this machine.
     """
     if context.invoked_subcommand is not None:
@@ -130,12 +123,16 @@ def play(
                 request = play_session.ask_for(
                     manifest, source, directory, os.environ, progress.say, without_brokers=without_brokers
                 )
+                request = play_session.prepared_to_start(request, progress.say)
             _warn(progress, request.notes)
             asyncio.run(_apply_to_running(request, progress, wait_s, output))
             return
         _warn(progress, prepared.notes)
         run = _detached if detach else _in_foreground
         asyncio.run(run(prepared.layout, progress, wait_s, output))
+
+
+app.command(epilog=EXAMPLES_OF_PLAN)(plan)
 
 
 @app.command()
@@ -191,8 +188,7 @@ def logs(
             if wanted in (None, node.node_id)
         }
         show = follow_logs if follow else print_logs
-        with suppress(KeyboardInterrupt):  # how following ends
-            show(selected, lines, write)
+        show(selected, lines, write)
 
 
 @app.command()
@@ -243,7 +239,7 @@ async def _in_foreground(layout: Layout, progress: ProgressDisplay, wait_s: floa
 
     try:
         with progress:
-            ready = await _until_ready(snapshot, layout, progress, wait_s)
+            ready = await _until_ready(snapshot, layout, progress, Patience(wait_s))
         if ready is not None:
             _show_ready(ready, layout, output, "Ctrl-C stops the cluster.")
         while not running.done() and not supervisor.stopping:
@@ -258,21 +254,22 @@ async def _in_foreground(layout: Layout, progress: ProgressDisplay, wait_s: floa
             progress.show(await supervisor.snapshot(progress.seen))
             await asyncio.wait([running], timeout=SHOW_EVERY_S)
     progress.show_events(supervisor.events_after(progress.seen))
-    await running
+    ended_by = await running
     if failure is not None:
         raise failure
     progress.note(f"Stopped. Data is kept in {layout.directory.path}.")
+    if ended_by is signal.SIGINT:
+        raise typer.Exit(128 + ended_by)
 
 
 async def _detached(layout: Layout, progress: ProgressDisplay, wait_s: float, output: Output) -> None:
-    directory = layout.directory
-    deadline = asyncio.get_running_loop().time() + wait_s
+    directory, patience = layout.directory, Patience(wait_s)
     play_session.supervise_detached(layout)
 
     async def snapshot(since: int) -> Snapshot:
         while True:
             try:
-                return await _patient_snapshot(directory, since, deadline)
+                return await _patient_snapshot(directory, since, patience)
             except NotRunningError:
                 if not directory.held:
                     raise PlayError(_with_log("the supervisor ended", directory.supervisor_log)) from None
@@ -280,7 +277,7 @@ async def _detached(layout: Layout, progress: ProgressDisplay, wait_s: float, ou
 
     try:
         with progress:
-            ready = await _until_ready(snapshot, layout, progress, wait_s)
+            ready = await _until_ready(snapshot, layout, progress, patience)
     except (PlayError, StepError, asyncio.CancelledError):  # the latter is Ctrl-C
         if directory.held:
             await _stop(directory, progress)
@@ -298,17 +295,17 @@ async def _apply_to_running(
     directory = request.directory
     progress.seen = await _asked_to_play(request)
     progress.note("Already running; applying this manifest.")
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait_s
+    patience = Patience(wait_s)
     with progress:
         while True:
-            snapshot = await _patient_snapshot(directory, progress.seen, deadline)
+            snapshot = await _patient_snapshot(directory, progress.seen, patience)
+            patience.note(snapshot.events)
             progress.show(snapshot)
             if snapshot.stopping:
                 raise PlayError("the cluster was stopped before the manifest was applied")
             if snapshot.status.settled:
                 break
-            if loop.time() >= deadline:
+            if patience.is_over:
                 raise PlayError(_unsettled(snapshot, wait_s, directory))
             await asyncio.sleep(SHOW_EVERY_S)
     _show_state(snapshot.status, output)
@@ -316,14 +313,13 @@ async def _apply_to_running(
         progress.warn(f"refused ({refusal['code']}): {refusal['message']}")
 
 
-async def _patient_snapshot(directory: PlayDirectory, since: int, deadline: float) -> Snapshot:
-    """Return the supervisor's snapshot. Asks again until `deadline` (of the loop's clock) if it does not answer."""
-    loop = asyncio.get_running_loop()
+async def _patient_snapshot(directory: PlayDirectory, since: int, patience: Patience) -> Snapshot:
+    """Return the supervisor's snapshot. Asks again, as long as there is patience, if it does not answer."""
     while True:
         try:
             return await play_session.ask_snapshot(directory, since)
         except NotAnsweringError:
-            if loop.time() >= deadline:
+            if patience.is_over:
                 raise
 
 
@@ -347,7 +343,7 @@ def _unsettled(snapshot: Snapshot, wait_s: float, directory: PlayDirectory) -> s
     trouble = f" The last step failed: {snapshot.status.trouble}." if snapshot.status.trouble else ""
     status_line = command_line("status", _selecting(directory))
     return (
-        f"not applied after {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
+        f"not applied, and no progress for {wait_s:g} s, still waiting for {waits}.{trouble} The cluster continues: "
         f"`{status_line}` shows the progress"
     )
 
@@ -361,13 +357,12 @@ async def _until_ready(
     snapshot_since: Callable[[int], Awaitable[Snapshot]],
     layout: Layout,
     progress: ProgressDisplay,
-    wait_s: float,
+    patience: Patience,
 ) -> Snapshot | None:
     """Return the first snapshot in which the cluster is ready; None if it was stopped before. Raises PlayError."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait_s
     while True:
         snapshot = await snapshot_since(progress.seen)
+        patience.note(snapshot.events)
         progress.show(snapshot)
         if snapshot.failure is not None:
             raise PlayError(snapshot.failure)
@@ -380,10 +375,10 @@ async def _until_ready(
             label = layout.node(crashing[0]).label
             log = layout.directory.node_log(label)
             raise PlayError(_with_log(f"{label} crashed {CRASHES_MAX} times in a row while starting", log))
-        if loop.time() >= deadline:
+        if patience.is_over:
             waits = "; ".join(snapshot.waits) or "the nodes to start"
             raise PlayError(
-                f"not ready after {wait_s:g} s, still waiting for {waits}. The logs are in "
+                f"not ready, and no progress for {patience.wait_s:g} s, still waiting for {waits}. The logs are in "
                 f"{layout.directory.path}; --wait 5m waits longer"
             )
         await asyncio.sleep(SHOW_EVERY_S)
@@ -416,8 +411,7 @@ def _show_state(status: ClusterStatus, output: Output) -> None:
 
 def _find(context: typer.Context, file: list[Path] | None, directory: Path | None) -> PlayDirectory:
     """The directory of the cluster: --dir, the one named in --file, or the only one that exists."""
-    before_command: tuple[list[Path] | None, Path | None] = context.obj or (None, None)
-    file, directory = file or before_command[0], directory or before_command[1]
+    file, directory = given(context, file, directory)
     if directory is None and file:
         name = load_manifests(*play_session.read_manifests(file)).controllers.metadata.name
         directory = play_session.directory_of(name, None).path

@@ -118,6 +118,8 @@ def show_status(console: Console, status: ClusterStatus) -> None:
         if file is not None:
             line = f"with {option} use --command-config {_shown_path(Path(file))}"
             console.print(line, highlight=False, soft_wrap=True)
+    if status.java:
+        console.print(f"Kafka runs on          {status.java}", highlight=False, soft_wrap=True)
     show_plan(console, status)
 
 

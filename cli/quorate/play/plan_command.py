@@ -1,4 +1,4 @@
-"""`quorate plan`: the steps of `quorate play`, in order, each with its reason. Changes nothing."""
+"""`quorate play plan`: the steps of `quorate play`, in order, each with its reason. Changes nothing."""
 
 import asyncio
 import os
@@ -16,23 +16,22 @@ from quorate_operator.runtime.local import play_session
 from quorate_operator.runtime.local.errors import PlayError
 from quorate_operator.runtime.local.status import idle_observation, plan_as_json, played_view
 
-from quorate.console import Output, flag, option, parse_file, plain_app, report_failures, show_as
+from quorate.console import Output, examples, flag, option, parse_file, report_failures, show_as
+from quorate.play.options import QUICKSTART, DirOption, FileOption, OutputOption, given
 
 NOTHING = "Nothing to do.\n"
 
-app = plain_app(add_completion=False)
+EXAMPLES = examples(
+    "quorate play plan -f cluster.yaml",
+    "quorate play plan -f cluster.yaml --without-brokers -o json",
+)
 
 
-@app.command()
 def plan(
+    context: typer.Context,
     *,
-    file: Annotated[
-        list[Path], option("FILE", "Manifests of the cluster; repeatable.", names=("--file", "-f"))
-    ],
-    directory: Annotated[
-        Path | None,
-        option("DIR", "The directory of the cluster (default: ./.quorate/NAME).", names=("--dir",)),
-    ] = None,
+    file: FileOption = None,
+    directory: DirOption = None,
     policy: Annotated[
         Path | None,
         option(
@@ -44,15 +43,16 @@ def plan(
     without_brokers: Annotated[
         bool, flag("--without-brokers", "Plan the controllers alone, which needs no Java.")
     ] = False,
-    output: Annotated[Output, option(None, "Output format.", names=("--output", "-o"))] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print the steps of `quorate play -f FILE`, in order, each with its reason. Changes nothing.
+    """Print the steps of `quorate play`, in order, each with its reason. Changes nothing.
 
     The plan starts from the state of the running cluster, or from a new one.
     Brokers need Java on this machine, as for `quorate play`.
     """
     with report_failures(PlayError, ManifestError):
-        manifest, source = play_session.read_manifests(file)
+        file, directory = given(context, file, directory)
+        manifest, source = play_session.read_manifests(file or [QUICKSTART])
         refused = [] if policy is None else _not_allowed(manifest, source, policy)
         found = asyncio.run(_local_plan(manifest, source, directory, without_brokers=without_brokers))
         found["refusals"] = [*found["refusals"], *refused]

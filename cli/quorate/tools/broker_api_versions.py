@@ -2,12 +2,17 @@
 
 import typer
 
-from quorate.console import ToolCommand, tool_app, tool_options
+from quorate.console import ToolCommand, examples, tool_app, tool_options
+
+EXAMPLES = examples(
+    "quorate broker-api-versions -b localhost:9092",
+    "quorate broker-api-versions -C localhost:9093 -o json",
+)
 
 app = tool_app()
 
 
-@app.command(cls=ToolCommand)
+@app.command(cls=ToolCommand, epilog=EXAMPLES)
 def broker_api_versions(context: typer.Context) -> None:
     """List the APIs of each broker with their versions, and the version that this client uses.
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quorate.console import DURATION_MS_MAX, UsageError, option, run, show, tool_app, tool_options, write
+from quorate.console import (
+    DURATION_MS_MAX,
+    UsageError,
+    examples,
+    option,
+    run,
+    show,
+    tool_app,
+    tool_options,
+    write,
+)
 from quorate.console.java_text import list_text
 from quorate.console.jopt import (
     given_options,
@@ -31,10 +41,16 @@ ACTIONS = {
 _COLUMN_WIDTHS = (15, 30, 15, 15, 25, 15, 15, 15)
 _HEADINGS = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
 
+EXAMPLES = examples(
+    "quorate delegation-tokens -b localhost:9092 -c admin.properties --create --owner-principal User:alice "
+    "--max-life-time-period -1",
+    "quorate delegation-tokens -b localhost:9092 -c admin.properties --describe",
+)
+
 app = tool_app()
 
 
-@app.command(cls=options_command(ACTIONS))
+@app.command(cls=options_command(ACTIONS), epilog=EXAMPLES)
 def delegation_tokens(
     context: typer.Context,
     *,

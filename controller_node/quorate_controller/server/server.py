@@ -59,7 +59,7 @@ def load_libraries(config: ControllerConfig) -> None:
             importlib.import_module("quorate_controller.server.jwks")
         except ImportError as error:
             raise MissingLibraryError(
-                f"OAUTHBEARER needs the packages PyJWT and cryptography (pip install 'quorate[oauthbearer]'): {error}"
+                f"OAUTHBEARER: {error.name} is missing: pip install 'quorate[oauthbearer]'"
             ) from None
 
 

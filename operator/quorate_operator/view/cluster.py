@@ -1,7 +1,7 @@
 """The view of a cluster, computed once from what was desired, observed and planned. Pure.
 
     view_of(name, desired, observed, plan) -> ClusterView
-        handlers/statuses.py       the status of the resources, which `quorate status` and kubectl show
+        handlers/statuses.py       the status of the resources, which `kubectl quorate status` and kubectl show
         handlers/metrics.py        quorate_resource_state, from the conditions of that status
         web/                       the status page
         runtime/local/status.py    `quorate play status`

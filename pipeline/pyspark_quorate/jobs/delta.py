@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 APPLICATION: Final = "quorate-lake"
 """The application id of Delta's transaction identifiers; their version is the lake's commit."""
 PARTITIONS: Final = ["cluster_id", "day"]
-HOW_TO_GET: Final = "delta-rs is missing: pip install 'quorate[lake]' deltalake"
+HOW_TO_GET: Final = "deltalake is missing: pip install 'quorate[lake,delta]'"
 
 
 def check_installed() -> None:

@@ -43,7 +43,7 @@ OF_A_TASK: Final = f"{LakeError.__module__}.{LakeError.__qualname__}: "
 """The beginning of the line with the message, in the traceback that Spark reports of a task."""
 JVM_ENDS_WITHIN_S: Final = 60
 HOW_TO_GET: Final = {
-    "pyspark": "Spark is missing: pip install 'quorate[lake]'",
+    "pyspark": "pyspark is missing: pip install 'quorate[lake]'",
     "java": "Java is missing, which Spark needs: version 17 or 21, on the PATH or in JAVA_HOME; "
     "on Debian: apt-get install openjdk-17-jre-headless",
 }

@@ -240,7 +240,7 @@ def _pem_of_pkcs12(store: Store, content: bytes, key_password: str | None) -> st
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
         raise SecurityConfigError(
-            f"{_named(store)}: PKCS12 needs the package `cryptography` (pip install 'quorate[pkcs12]'), "
+            f"{_named(store)}: cryptography is missing: pip install 'quorate[pkcs12]', "
             f"or set {store.prefix}.type=PEM and give a PEM file"
         ) from None
     try:

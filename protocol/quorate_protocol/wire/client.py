@@ -50,12 +50,13 @@ class ClientConnection:
         *,
         frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX,
         in_flight_max: int = 5,
+        correlation_id_first: int = 0,
     ) -> None:
         self._client_id = client_id
         self._frames = FrameDecoder(frame_size_bytes_max)
         self._in_flight_max = in_flight_max
         self._in_flight: deque[_InFlight] = deque()
-        self._next_correlation_id = 0
+        self._next_correlation_id = correlation_id_first
 
     @property
     def next_correlation_id(self) -> int:

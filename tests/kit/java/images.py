@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kit.java.class_archive import JVM, archive_options, node_java
+from kit.java.compiled import compiled
+
 PROGRAM: Final = Path(__file__).with_name("ImageOfLog.java")
 TIMEOUT_S: Final = 120
 UNORDERED: Final = ("endPoints", "features", "entity")
@@ -28,7 +31,10 @@ def image_at(log: Path, end_offset: int) -> str:
 def ask_java(jars: Path, questions: Sequence[str]) -> list[list[Record]]:
     """The answer to each question: records, sorted."""
     ran = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*", str(PROGRAM)],
+        [
+            *(node_java().program, *JVM, *archive_options(jars)),
+            *("-cp", f"{jars}/*:{compiled(PROGRAM, jars)}", PROGRAM.stem),
+        ],
         input="".join(f"{question}\n" for question in questions),
         capture_output=True,
         text=True,

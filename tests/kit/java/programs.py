@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from kit.java.class_archive import JVM, archive_options, node_java
+from kit.java.compiled import compiled
 from kit.kafka import jars_of
 
 
@@ -14,7 +16,9 @@ def run_java(program: str, release: str, *arguments: str, lines: Iterable[str] =
     if shutil.which("java") is None:
         pytest.skip("java is missing: install a JRE, version 17 or later")
     source = Path(__file__).parent / f"{program}.java"
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(jars_of(release) / "*"), str(source), *arguments]
+    jars = jars_of(release)
+    classes = f"{jars}/*:{compiled(source, jars)}"
+    command = [node_java().program, *JVM, *archive_options(jars), "-cp", classes, program, *arguments]
     text = "".join(f"{line}\n" for line in lines)
     run = subprocess.run(command, input=text, check=True, capture_output=True, text=True, timeout=120)
     return run.stdout.splitlines()

@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from kit.cluster import DIE_WITH_PARENT, HEAP
-from kit.java.class_archive import archive_options
+from kit.java.class_archive import archive_options, node_java
+from kit.java.compiled import compiled
+from quorate_operator.runtime.local.aot_cache import COLLECTOR
 
 SOURCE = Path(__file__).with_name("RoutedClient.java")
 STOP_TIMEOUT_S = 10
@@ -32,8 +34,9 @@ class RoutedClient:
         self.acknowledged: list[int] = []
         self.read: list[int] = []
         self._command = [
-            *("java", *HEAP, *archive_options(jars), "-cp", f"{jars}/*"),
-            *("-Dlog4j2.configurationFile=log4j2.properties", str(SOURCE), bootstrap, topic),
+            *(node_java().program, *HEAP, COLLECTOR, *archive_options(jars)),
+            *("-cp", f"{jars}/*:{compiled(SOURCE, jars)}"),
+            *("-Dlog4j2.configurationFile=log4j2.properties", SOURCE.stem, bootstrap, topic),
         ]
 
     def __enter__(self) -> Self:

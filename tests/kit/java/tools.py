@@ -1,26 +1,23 @@
 """Kafka's own command line tools, run one after the other in one JVM: a run takes milliseconds, not a second."""
 
-import hashlib
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from threading import Lock, Timer
 from typing import IO, Any, Self
 
+from kit.java.class_archive import JVM as FAST_JVM
 from kit.java.class_archive import archive_options
+from kit.java.compiled import compiled
 from quorate_operator.properties import TOOLS_LOG4J2
 from quorate_operator.runtime.local.stock_kafka import Kafka
-from quorate_protocol.files import cache_directory
 
 SERVER = Path(__file__).with_name("ToolServer.java")
 JVM = (
-    *("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto"),
+    *("-Xmx256m", *FAST_JVM),
     *("-Dfile.encoding=UTF-8", "-Djava.awt.headless=true"),
 )
 TIMEOUT_S = 60
@@ -150,7 +147,7 @@ class _ToolServer:
                 [
                     *(self._java, *JVM, *archive_options(self._jars)),
                     *(f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={self._scratch.name}"),
-                    *("-cp", f"{self._jars}/*:{_compiled(self._java, self._jars)}", SERVER.stem),
+                    *("-cp", f"{self._jars}/*:{compiled(SERVER, self._jars)}", SERVER.stem),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -173,22 +170,3 @@ class _ToolServer:
         if self._errors is not None:
             self._errors.close()
             self._errors = None
-
-
-@cache
-def _compiled(java: str, jars: Path) -> Path:
-    """The directory with the classes of the server, which is compiled once a machine."""
-    version = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
-    digest = hashlib.sha256(version + SERVER.read_bytes()).hexdigest()[:12]
-    target = cache_directory(os.environ) / "tool-server" / digest
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".classes-", dir=target.parent) as scratch:
-            compiler = (java, "-m", "jdk.compiler/com.sun.tools.javac.Main")
-            made = Path(scratch, "classes")
-            classes = ":".join(map(str, jars.glob("*.jar")))
-            command = [*compiler, "-cp", classes, "-d", str(made), str(SERVER)]
-            subprocess.run(command, capture_output=True, check=True)
-            with suppress(OSError):  # another process was first
-                made.rename(target)
-    return target

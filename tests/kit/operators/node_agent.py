@@ -19,6 +19,7 @@ from pathlib import Path
 
 import kubernetes.client
 from kit.cluster import HEAP
+from kit.java.class_archive import archive_options
 from kit.operators.local_pods import LOOK_EVERY_S, UNAVAILABLE, LocalPod, Object
 from kit.releases import RELEASE
 from kubernetes.client import ApiException
@@ -187,6 +188,7 @@ class NodeAgent:
     def kafka_command(self, config: str, options: Sequence[str] = ()) -> list[str]:
         """What runs a stock broker with this configuration. Raises KafkaUnavailableError."""
         kafka = find_kafka(RELEASE, self.environment, lambda _: None)
+        archive_options(kafka.libs)  # makes the cache that `kafka` uses
         log4j = f"-Dlog4j2.configurationFile={Path(config).with_name('log4j2.properties')}"
         heap = self.environment.get("KAFKA_HEAP_OPTS", " ".join(HEAP)).split()
         jvm = (*heap, *options, "-XX:+UseSerialGC", "-XX:-UsePerfData", log4j)

@@ -277,5 +277,5 @@ def test_without_java_one_line_says_what_is_missing(tmp_path: Path) -> None:
     ran = subprocess.run(
         lake, env={**environment, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
-    assert (ran.returncode, ran.stderr) == (1, "error: Spark is missing: pip install 'quorate[lake]'\n")
+    assert (ran.returncode, ran.stderr) == (1, "error: pyspark is missing: pip install 'quorate[lake]'\n")
     assert not (tmp_path / "lake").exists()

@@ -146,7 +146,7 @@ async def test_hosts_that_can_not_be_are_refused_at_once(address: str) -> None:
     [
         (("cluster", "cluster-id", "-b", "h:1", "-c", "/dev/urandom"), "--command-config /dev/urandom: "),
         (("play", "-f", "/dev/zero"), "/dev/zero can't be read: "),
-        (("plan", "-f", "/dev/zero"), "/dev/zero can't be read: "),
+        (("play", "plan", "-f", "/dev/zero"), "/dev/zero can't be read: "),
     ],
 )
 async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], expected: str) -> None:
@@ -160,7 +160,7 @@ async def test_a_file_without_end_is_refused(arguments: tuple[str, ...], expecte
     [
         (("leader-election", "-b", "h:1", "--election-type", "preferred", "--path-to-json-file"), "["),
         (("reassign-partitions", "-b", "h:1", "--verify", "--reassignment-json-file"), '{"a":'),
-        (("plan", "-f"), "["),
+        (("play", "plan", "-f"), "["),
     ],
 )
 async def test_a_file_that_is_nested_too_deeply_is_named(

@@ -1,4 +1,4 @@
-"""`quorate plan`: brokers that can't be played, and what an operator with `--policy` would refuse of manifests."""
+"""`quorate play plan`: brokers that can't be played, and what an operator with `--policy` would refuse."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_plan_has_what_the_policy_refuses(tmp_path: Path, policy: str, refused
     manifest, file = tmp_path / "quorum.yaml", tmp_path / "policy.yaml"
     manifest.write_text(QUORUM)
     file.write_text(policy)
-    command = ["plan", f"--file={manifest}", f"--policy={file}"]
+    command = ["play", "plan", f"--file={manifest}", f"--policy={file}"]
     lines = CliRunner().invoke(app, command, prog_name="quorate").stdout.splitlines()
     if not refused:
         assert lines == ["Nothing to do."]
@@ -68,7 +68,9 @@ def test_an_unusable_policy_is_refused(tmp_path: Path) -> None:
     manifest, file = tmp_path / "quorum.yaml", tmp_path / "policy.yaml"
     manifest.write_text(QUORUM)
     file.write_text("image: [a]")
-    ran = CliRunner().invoke(app, ["plan", f"--file={manifest}", f"--policy={file}"], prog_name="quorate")
+    ran = CliRunner().invoke(
+        app, ["play", "plan", f"--file={manifest}", f"--policy={file}"], prog_name="quorate"
+    )
     assert ran.exit_code == 1
     assert "allowed are images, podSecurity" in ran.stderr
 
@@ -89,7 +91,9 @@ def test_an_unusable_file_with_a_policy_is_named(tmp_path: Path, policy: bytes |
     manifest.write_text(QUORUM)
     if policy is not None:
         file.write_bytes(policy)
-    ran = CliRunner().invoke(app, ["plan", f"--file={manifest}", f"--policy={file}"], prog_name="quorate")
+    ran = CliRunner().invoke(
+        app, ["play", "plan", f"--file={manifest}", f"--policy={file}"], prog_name="quorate"
+    )
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith(f"error: --policy {file}: {reason}")
 
@@ -107,8 +111,8 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("output", [[], ["-o", "json"]])
 def test_brokers_that_cannot_be_played_fail_the_plan_as_the_play(no_java: Path, output: list[str]) -> None:
     planned, played = (
-        CliRunner().invoke(app, [command, f"--file={no_java}", *output], prog_name="quorate")
-        for command in ("plan", "play")
+        CliRunner().invoke(app, [*command, f"--file={no_java}", *output], prog_name="quorate")
+        for command in (["play", "plan"], ["play"])
     )
     assert (planned.exit_code, planned.stdout) == (1, "")
     assert planned.stderr.startswith("error: no java in JAVA_HOME (/nowhere): install Java 17 or newer")
@@ -118,7 +122,7 @@ def test_brokers_that_cannot_be_played_fail_the_plan_as_the_play(no_java: Path, 
 
 
 def test_a_plan_without_brokers_has_the_steps_of_the_controllers(no_java: Path) -> None:
-    command = ["plan", "--without-brokers", f"--file={no_java}", "-o", "json"]
+    command = ["play", "plan", "--without-brokers", f"--file={no_java}", "-o", "json"]
     ran = CliRunner().invoke(app, command, prog_name="quorate")
     assert (ran.exit_code, ran.stderr) == (0, "")
     nodes = {step["nodeId"] for step in json.loads(ran.stdout)["steps"]}

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import typer
+from quorate.clusters.command import app as clusters
 from quorate.console import parse_duration_s
 from quorate.main import COMMANDS, app
 from quorate.play import command as play
@@ -28,7 +30,6 @@ runner = CliRunner()
 
 MODULES_MAX = 420  # 319 when this was written; kio alone has thousands
 
-WITHOUT_EXAMPLES = {"broker-api-versions", "delegation-tokens"}
 TOOLS = sorted(name for name, command in COMMANDS.items() if command.module.startswith("quorate.tools."))
 
 MANIFEST = """\
@@ -76,7 +77,7 @@ def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "arguments", "extra"),
     [
-        ("kubernetes", ["status"], "kubectl"),
+        ("kubernetes", ["kubectl", "status"], "kubectl"),
         ("kopf", ["operator", "run"], "operator"),
         ("pyspark", ["metadata-shell", "--lake", ".", "ls"], "lake"),
         ("pyspark", ["lake", "diff", ".", "1", "2"], "lake"),
@@ -85,7 +86,9 @@ def test_help_of_a_tool_loads_nothing_of_the_client(tool: str) -> None:
 def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
     missing: str, arguments: list[str], extra: str
 ) -> None:
-    code = f"import sys\nsys.modules[{missing!r}] = None\nfrom quorate.main import main\nmain()"
+    module = "kubectl" if arguments[0] == "kubectl" else "main"
+    code = f"import sys\nsys.modules[{missing!r}] = None\nfrom quorate.{module} import main\nmain()"
+    arguments = arguments[1:] if module == "kubectl" else arguments
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
@@ -116,8 +119,6 @@ def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> No
     """At 80 columns, which is also the width of a pipe."""
     found = COMMANDS[part]
     command = get_command(importlib.import_module(found.module).app)
-    if found.is_member:
-        command = command.commands[part]  # type: ignore[attr-defined]
     for path, described in paths_below(command, part):
         text = runner.invoke(
             app, [*path.split(), "--help"], prog_name="quorate", env={"COLUMNS": "80"}
@@ -129,18 +130,35 @@ def test_help_has_each_name_once_and_whole_and_needs_no_unicode(part: str) -> No
         text.encode("iso-8859-1")
 
 
-EXAMPLE = re.compile(r"^ {4}(quorate (?:.*\\\n)*.*)$", re.MULTILINE)
+EXAMPLE = re.compile(r"^ {4}((?:kubectl )?quorate (?:.*\\\n)*.*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("part", sorted({"export", "lake", "play", *TOOLS} - WITHOUT_EXAMPLES))
+@pytest.mark.parametrize("part", sorted(COMMANDS))
 def test_help_has_examples_that_parse(part: str) -> None:
     command: Any = get_command(importlib.import_module(COMMANDS[part].module).app)
     text = runner.invoke(app, [part, "--help"], prog_name="quorate", env={"COLUMNS": "80"}).stdout
+    if part == "completion":
+        assert 'eval "$(quorate completion bash)"' in text
+        return
+    check_examples(text, command, ("quorate", part))
+
+
+@pytest.mark.parametrize("name", [command.callback.__name__ for command in clusters.registered_commands])
+def test_help_of_kubectl_quorate_has_examples_that_parse(name: str) -> None:
+    text = runner.invoke(
+        clusters, [name, "--help"], prog_name="kubectl quorate", env={"COLUMNS": "80"}
+    ).stdout
+    command: Any = get_command(clusters)
+    check_examples(text, command.commands[name], ("kubectl", "quorate", name))
+
+
+def check_examples(text: str, command: Any, beginning: tuple[str, ...]) -> None:
+    """Assert that there are examples of a command, and that it accepts them."""
     examples = [shlex.split(found.replace("\\\n", "")) for found in EXAMPLE.findall(text)]
     assert examples
-    for quorate, name, *arguments in examples:
-        assert (quorate, name) == ("quorate", part)
-        context, described = command.make_context(part, arguments), command
+    for words in examples:
+        assert tuple(words[: len(beginning)]) == beginning
+        context, described = command.make_context(beginning[-1], words[len(beginning) :]), command
         while hasattr(described, "commands") and context._protected_args:
             _, described, rest = described.resolve_command(context, [*context._protected_args, *context.args])
             context = described.make_context(described.name, rest, parent=context)
@@ -236,6 +254,11 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     assert runner.invoke(app, arguments).exit_code == 2
 
 
+@pytest.mark.parametrize("command", ["plan", "status", "decommission", "pause", "resume", "restart"])
+def test_what_is_for_played_clusters_or_for_kubernetes_says_so_by_its_name(command: str) -> None:
+    assert runner.invoke(app, [command, "--help"]).exit_code == 2
+
+
 @pytest.mark.parametrize("command", [["status"], ["stop"], ["logs"], ["kill", "3000"]])
 def test_without_a_cluster_commands_fail_with_1(here: Path, command: list[str]) -> None:
     ran = runner.invoke(app, ["play", *command])
@@ -309,6 +332,7 @@ def test_status_of_a_stopped_cluster_has_the_documented_shape(played: PlayDirect
         "trouble": None,
         "clientConfig": None,
         "controllersClientConfig": None,
+        "java": None,
     }
     assert len(cluster_id) == 22
     assert node == {
@@ -366,6 +390,19 @@ def test_logs_are_printed_by_id_and_by_name(played: PlayDirectory) -> None:
     log.write_text("1\n2\n3\n")
     for name in ("3000", "controller-3000"):
         assert runner.invoke(app, ["play", "logs", name, "-n", "2"]).stdout == "2\n3\n"
+
+
+def test_ctrl_c_ends_followed_logs_with_130(played: PlayDirectory) -> None:
+    log = played.node_log("controller-3000")
+    log.parent.mkdir()
+    log.write_text("1\n")
+    command = [sys.executable, "-m", "quorate", "play", "logs", "3000", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "1\n"
+        following.send_signal(signal.SIGINT)
+        assert following.communicate() == ("", "")
+    assert following.returncode == 130
 
 
 def test_a_running_cluster_is_not_played_twice(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from quorate_operator.runtime.local import java as java_lookup
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
 from quorate_operator.runtime.local.stock_kafka import Kafka, KafkaShell, find_kafka
 from quorate_protocol.files import cache_directory
@@ -50,6 +51,12 @@ def environment(bin_directory: Path, tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{bin_directory}:{tools}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
+@pytest.fixture(autouse=True)
+def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package of this Python has a Java."""
+    monkeypatch.setattr(java_lookup, "WHEEL", "no_package_of_this_name")
+
+
 def refusal(environment: dict[str, str]) -> str:
     """The message when there is no Kafka to be had."""
     with pytest.raises(KafkaUnavailableError) as refused:
@@ -83,7 +90,10 @@ def test_a_fetch_that_fails_leaves_nothing_behind(script: Script, environment: d
 
 
 def test_missing_java_is_told_with_the_remedy(environment: dict[str, str]) -> None:
-    assert "no java in PATH: install Java 17 or newer" in refusal(environment)
+    assert refusal(environment) == (
+        "no java in PATH: install Java 17 or newer (on Debian: apt-get install openjdk-17-jre-headless, anywhere: "
+        "pip install 'quorate[java]')"
+    )
     assert "no java in JAVA_HOME (/nowhere)" in refusal(environment | {"JAVA_HOME": "/nowhere"})
 
 

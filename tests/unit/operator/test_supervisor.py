@@ -239,6 +239,8 @@ async def test_it_creates_starts_and_reports_ready(stage: Stage) -> None:
             "controller-3001 is ready",
         ]
         assert [event.sequence for event in snapshot.events] == list(range(1, len(texts) + 1))
+        assert [event.milestone for event in snapshot.events][-3:] == [None, "ready 3000", "ready 3001"]
+        assert snapshot.events[0].milestone == "CreateNode 3000"
         later = await play_session.ask_snapshot(stage.directory, since=len(texts) - 1)
         assert [event.text for event in later.events] == texts[-1:]
 

@@ -9,6 +9,7 @@ from quorate_operator.models.listeners import Listener
 from quorate_operator.models.secrets import plain_users
 from quorate_operator.planning.cluster import Role
 from quorate_operator.properties import TOOLS_LOG4J2, render_properties
+from quorate_operator.runtime.local.aot_cache import COLLECTOR
 from quorate_operator.runtime.local.layout import Layout
 from quorate_operator.runtime.local.stock_kafka import Kafka
 from quorate_operator.security import client_properties
@@ -83,7 +84,7 @@ def _users(layout: Layout, listener: Listener) -> Iterator[tuple[str, tuple[str,
 
 
 # A tool's JVM runs for about a second: without the C2 compiler, a parallel collector, and files in /tmp.
-JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", COLLECTOR, "-XX:-UsePerfData")
 
 
 @dataclass(frozen=True, slots=True)

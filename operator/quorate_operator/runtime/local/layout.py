@@ -13,6 +13,7 @@ from quorate_operator.planning.cluster import Address, DesiredCluster, DesiredNo
 from quorate_operator.planning.features import initial_metadata_version
 from quorate_operator.planning.steps import StepError
 from quorate_operator.properties import LOG4J2, initial_controllers, render_properties
+from quorate_operator.runtime.local.aot_cache import COLLECTOR
 from quorate_operator.runtime.local.directory import PlayDirectory
 from quorate_operator.runtime.local.identity import ClusterIdentity, quorum_facts
 from quorate_operator.runtime.local.own_certificates import OwnCertificates, write_certificates
@@ -146,7 +147,7 @@ class Layout:
             arguments += ["--release-version", initial_metadata_version(self.desired)]
             if node.implementation is Implementation.JAVA:
                 return self._kafka(node.kafka_version).command(
-                    "kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1",)
+                    "kafka.tools.StorageTool", *arguments, jvm=("-XX:TieredStopAtLevel=1", COLLECTOR)
                 )
         else:
             # A broker gets further directories, and an interrupted attempt has formatted some.
@@ -186,7 +187,7 @@ class Layout:
         if implementation is Implementation.PYTHON:
             return [*QUORATE, "controller", "run", "--config", str(config)]
         heap = environment.get("KAFKA_HEAP_OPTS", HEAP_DEFAULT).split()
-        jvm = (*heap, "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+        jvm = (*heap, COLLECTOR, "-XX:-UsePerfData", "-Djava.awt.headless=true")
         log4j = f"-Dlog4j2.configurationFile={self.directory.node(label) / LOG4J2_FILE}"
         options = (log4j, *java_options(parse_properties(config.read_text())))
         return self._kafka(kafka_version).command("kafka.Kafka", str(config), jvm=(*jvm, *options))

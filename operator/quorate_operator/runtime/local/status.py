@@ -95,6 +95,8 @@ class ClusterStatus(Report):
     """The file for --command-config with --bootstrap-server; None where none is needed."""
     controllers_client_config: str | None = None
     """The same with --bootstrap-controller."""
+    java: str | None = None
+    """What runs the nodes of stock Kafka; None without them, and while the cluster does not run."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -218,6 +220,7 @@ def status_of(
         trouble=view.problem,
         client_config=_text(client_config(layout)),
         controllers_client_config=_text(controllers_client_config(layout)),
+        java=", ".join(sorted({kafka.java_found for kafka in layout.kafka.values()})) or None,
     )
 
 

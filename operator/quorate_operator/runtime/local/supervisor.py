@@ -57,6 +57,11 @@ class Event(Report):
 
     sequence: int
     text: str
+    milestone: str | None = None
+    """What has been reached, such as `StartNode 3000`; None for what can happen again and again without progress.
+
+    A milestone may be reached more than once, as in a node that crashes and is started again.
+    """
 
 
 class Snapshot(Report):
@@ -204,7 +209,7 @@ class Supervisor:
     async def step_started(self, observation: Observation, action: Action) -> None:
         del observation
         self._step_changes += 1
-        self._report(self._describe(action))
+        self._report(self._describe(action), milestone=f"{type(action).__name__} {action.node_id}")
 
     async def step_done(self, observation: Observation, action: Action) -> None:
         """Report nothing: the next observation finds what a step changed."""
@@ -305,8 +310,10 @@ class Supervisor:
             if node.state is NodeState.CRASHED:
                 self._report(f"{node.label} died ({node.exit_reason})")
             elif node.state is NodeState.STOPPED and was.runs:
-                self._report(f"{node.label} stopped")
-            elif node.state is NodeState.READY or (node.state is NodeState.UNREADY and not self.stopping):
+                self._report(f"{node.label} stopped", milestone=f"stopped {node_id}")
+            elif node.state is NodeState.READY:
+                self._report(f"{node.label} is {node.state}", milestone=f"ready {node_id}")
+            elif node.state is NodeState.UNREADY and not self.stopping:
                 self._report(f"{node.label} is {node.state}")
 
     def _describe(self, action: Action) -> str:
@@ -317,7 +324,7 @@ class Supervisor:
                 return text.replace(": ", ", which takes a JVM some seconds: ", 1)
         return text
 
-    def _report(self, text: str) -> None:
+    def _report(self, text: str, *, milestone: str | None = None) -> None:
         self._happened += 1
-        self._events.append(Event(sequence=self._happened, text=text))
+        self._events.append(Event(sequence=self._happened, text=text, milestone=milestone))
         logger.info("%s", text)

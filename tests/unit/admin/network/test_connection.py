@@ -148,7 +148,7 @@ async def test_silence_is_a_timeout_and_costs_the_connection() -> None:
     ("garbage", "said"),
     [
         (b"", "closed the connection"),
-        (b"\x00\x00\x00\x04\xff\xff\xff\xff" * 2, "where 0 was due"),
+        (b"\x00\x00\x00\x04\xff\xff\xff\xff" * 2, "where 2570 was due"),
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "security.protocol must be SSL"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP, not Kafka's protocol"),

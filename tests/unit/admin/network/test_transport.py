@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from kit.fake_cluster import CLUSTER_ID, HANG_UP, SILENCE, FakeCluster, response_to
@@ -124,6 +126,24 @@ async def test_ports_of_other_protocols_are_reported_at_once(greeting: bytes, re
                     await admin.describe_cluster()
         async with AdminClient(bootstrap_servers=[foreign, *cluster.bootstrap], **quick()) as admin:
             assert (await admin.describe_cluster()).cluster_id == CLUSTER_ID
+
+
+async def test_a_server_that_reads_lines_is_reported_at_once() -> None:
+    """It answers nothing before it has a line, and what is no request without a status line."""
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            async with AdminClient(
+                bootstrap_servers=[f"127.0.0.1:{server.server_port}"],
+                default_api_timeout_ms=10 * HANG_S * 1000,
+            ) as admin:
+                with pytest.raises(UnreachableError, match="it speaks HTTP, not Kafka's protocol"):
+                    async with asyncio.timeout(HANG_S):
+                        await admin.describe_cluster()
+        finally:
+            server.shutdown()
+            serving.join()
 
 
 async def test_a_known_node_whose_port_has_another_protocol_is_left_for_the_others() -> None:

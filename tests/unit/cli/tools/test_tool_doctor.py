@@ -449,7 +449,10 @@ async def test_a_lake_tells_the_past_of_a_blocker(
 @pytest.mark.parametrize(
     ("ending", "complaint"),
     [
-        ((1, "", "error: Spark is missing: pip install 'quorate[lake]'\n"), "Spark is missing: pip install"),
+        (
+            (1, "", "error: pyspark is missing: pip install 'quorate[lake]'\n"),
+            "pyspark is missing: pip install",
+        ),
         ((1, "", ""), "it can't be read"),
         ((0, "nonsense", ""), "the output is not JSON"),
         ((0, "[]", ""), "it has no object `tables`"),

@@ -168,7 +168,7 @@ def _voter(node_id: int, end_offset: int, *, caught_up: bool) -> ObservedVoter:
 
 
 def test_a_voter_that_is_behind_has_its_lag() -> None:
-    """`quorate status` shows how far a voter is behind, and an idle cluster still costs no write."""
+    """`kubectl quorate status` shows how far a voter is behind, and an idle cluster still costs no write."""
     voters = [
         _voter(3000, 100, caught_up=True),
         _voter(3001, 98, caught_up=True),

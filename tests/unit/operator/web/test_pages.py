@@ -305,7 +305,7 @@ def test_addresses_say_where_they_lead() -> None:
 def test_the_plan_shows_what_is_due_what_waits_and_what_is_refused() -> None:
     shown = text_of(cluster_sections(busy(), READ_ONLY)["plan"])
     for part in (
-        "UnsafeDowngrade metadata.version 4.1 was asked for",
+        "UpgradeBlocked metadata.version 4.3-IV0 (30)",
         "now Start broker-2 it died",
         "wait b1.kafka.example.com:9094 to reach broker 1",
         "later Stop broker-1",
