@@ -128,16 +128,18 @@ class _ClusterTables:
         self._attempt.mkdir(parents=True, exist_ok=True)
         self._write()
         flush(self._attempt)
+        # The sizes are those of this attempt, also if another one was faster: what that one left is checked by them.
+        files = [
+            Written(self._cluster_id, str(self._place / file.relative_to(self._attempt)), file.stat().st_size)
+            for file in sorted(self._attempt.rglob("*.parquet"))
+        ]
         try:
             self._attempt.rename(self._place)
         except OSError:
             if not self._place.is_dir():
                 raise
-            shutil.rmtree(self._attempt)  # another attempt of the task was faster
-        return [
-            Written(self._cluster_id, str(file), file.stat().st_size)
-            for file in sorted(self._place.rglob("*.parquet"))
-        ]
+            shutil.rmtree(self._attempt)
+        return files
 
     def _drain(self) -> None:
         for name, found in self._fold.drain():

@@ -119,6 +119,16 @@ def test_a_task_that_fails_leaves_no_cluster(
     assert set(folders(tmp_path)) == set(by_cluster(RAW))
 
 
+def test_a_second_attempt_does_not_vouch_for_the_files_of_the_first(lake_rows: Path, tmp_path: Path) -> None:
+    """They may have been cut short since."""
+    plan = fold_tasks.FoldPlan(rows=lake_rows, where=tmp_path, tables=TABLES, format="parquet")
+    cluster = min(by_cluster(RAW))
+    first = fold_tasks.fold_cluster(plan, cluster)
+    cut = Path(first[0].path)
+    cut.write_bytes(cut.read_bytes()[:-1])
+    assert fold_tasks.fold_cluster(plan, cluster) == first
+
+
 def test_folders_are_named_as_spark_names_them() -> None:
     assert folder_name("4L6g3nShT-eMCtK--X86sw") == "cluster_id=4L6g3nShT-eMCtK--X86sw"
     assert folder_name("a/b=c d%\n") == "cluster_id=a%2Fb%3Dc d%25%0A"
