@@ -38,7 +38,8 @@ def former_release(
         raise LocalKubernetesError("the operator of a former commit needs git: install it")
     archive = directory / "former.tar"
     try:
-        git = ("git", "archive", f"--output={archive}", COMMIT)
+        # A clone that another user owns, as in a container of a workflow, is read all the same.
+        git = ("git", "-c", f"safe.directory={ROOT}", "archive", f"--output={archive}", COMMIT)
         run(git, GIT_TIMEOUT_S, environment=environment, directory=ROOT)
     except LocalKubernetesError as error:
         raise LocalKubernetesError(

@@ -8,7 +8,7 @@ import base64
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,8 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def production_story(
-    cluster_in_zones: KindCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Story]:
-    """A cluster of its own, that goes with the story."""
+def production_story(cluster_in_zones: KindCluster, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """The installation on a cluster of its own, which goes with the file."""
     cluster_in_zones.load(
         QUORATE, BROKER, nodes=cluster_in_zones.nodes[:1]
     )  # for clients that are not drained

@@ -53,7 +53,7 @@ class Secured:
 def secured(kind_cluster: KindCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """The operator with the right to issue certificates, on nodes of one zone as the example says for kind."""
     kind_cluster.load(QUORATE, BROKER, nodes=kind_cluster.nodes[:1])  # for clients
-    kind_cluster.kubectl("label", "nodes", "--all", f"{ZONE_LABEL}=here")
+    kind_cluster.kubectl("label", "nodes", "--all", "--overwrite", f"{ZONE_LABEL}=here")
     installation = Installation(kind_cluster, "own-certificates")
     more = {"kafka.image.repository": IMAGE, "rbac.updateSecrets": "true"}
     with installation.released(installation.values(**more)):
