@@ -1,4 +1,4 @@
-"""A namespace that is deleted with running clusters, topics and users in it, beside one whose clients go on."""
+"""A namespace that is deleted with running clusters, topics and users in it, beside one whose clients continue."""
 
 import json
 import logging
