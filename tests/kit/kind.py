@@ -9,7 +9,7 @@ import pytest
 from kit.local_kubernetes.docker_host import DockerHost, docker_host
 from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.images import BROKER, QUORATE, build_images
-from kit.local_kubernetes.kind_cluster import ZONES, KindCluster
+from kit.local_kubernetes.kind_cluster import ZONES, Family, KindCluster
 from kit.operators.installation import Installation
 from kit.requirements import missing
 
@@ -51,14 +51,23 @@ def cluster_in_zones(
         yield _cluster(stack, kind_docker, tmp_path_factory, ZONES)
 
 
+@pytest.fixture(scope="module")
+def ipv6_cluster(kind_docker: DockerHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KindCluster]:
+    """One control plane and two workers with addresses of IPv6 alone, that have our images; it goes with the file."""
+    with ExitStack() as stack:
+        yield _cluster(stack, kind_docker, tmp_path_factory, (None, None), family="ipv6")
+
+
 def _cluster(
     stack: ExitStack,
     docker: DockerHost,
     directories: pytest.TempPathFactory,
     zones: Sequence[str | None],
+    *,
+    family: Family = "ipv4",
 ) -> KindCluster:
     try:
-        cluster = KindCluster(docker, directories.mktemp("kind"), os.environ, _progress, zones)
+        cluster = KindCluster(docker, directories.mktemp("kind"), os.environ, _progress, zones, family=family)
         stack.enter_context(cluster)
         cluster.load(QUORATE, BROKER)
     except LocalKubernetesError as error:

@@ -84,7 +84,7 @@ NIGHTLY = {
     "::test_a_broker_that_starts_knows_the_users_that_were_not_deleted": "restarts a broker",
     "tests/integration/test_rotation_of_mixed_clusters.py": "23 restarts of five nodes, three of them JVMs",
     "tests/integration/test_soak.py": "needs root, and makes namespaces of the network",
-    "tests/kubernetes/kind/": "kind: builds images, three machines, 25 to 30 minutes",
+    "tests/kubernetes/kind/": "kind: builds images, three machines, about an hour",
 }
 """Tests that only `make nightly` runs, each with its reason."""
 

@@ -64,17 +64,41 @@ _SOURCES = (
 def build_images(docker: DockerHost, environment: Mapping[str, str], progress: Progress) -> None:
     """Build QUORATE and BROKER. Raises LocalKubernetesError."""
     with _context(QUORATE, progress) as context:
-        options = [f"--tag={QUORATE}", *codec_options(context, environment, progress)]
-        if docker.is_ours:
-            _import(docker, _PYTHON_BASE, environment, progress)
-            _copy(_wheels(_QUORATE_EXTRAS, environment, progress), context / "dist/wheels")
-            options += [f"--build-arg=BASE={_PYTHON_BASE}", f"--build-arg=MAVEN={_PYTHON_BASE}"]
-            agent = agent_jar()
-            if agent is None:
-                raise LocalKubernetesError("Prometheus' JMX exporter can't be fetched with Maven")
-            _copy(agent, context / "dist/jmx-exporter" / agent.name)
-        _build(docker, context, options)
+        codec = codec_options(context, environment, progress)
+        _build_quorate(QUORATE, context, docker, environment, progress, codec=codec)
     build_broker_image(KAFKA_VERSION, docker, environment, progress)
+
+
+def build_former_image(
+    name: str, sources: Path, docker: DockerHost, environment: Mapping[str, str], progress: Progress
+) -> None:
+    """Build the image of a former commit, whose files are in `sources`, with the codec in Python.
+
+    Raises LocalKubernetesError.
+    """
+    with _context(name, progress, sources) as context:
+        _build_quorate(name, context, docker, environment, progress)
+
+
+def _build_quorate(
+    name: str,
+    context: Path,
+    docker: DockerHost,
+    environment: Mapping[str, str],
+    progress: Progress,
+    *,
+    codec: Sequence[str] = (),
+) -> None:
+    options = [f"--tag={name}", *codec]
+    if docker.is_ours:
+        _import(docker, _PYTHON_BASE, environment, progress)
+        _copy(_wheels(_QUORATE_EXTRAS, environment, progress), context / "dist/wheels")
+        options += [f"--build-arg=BASE={_PYTHON_BASE}", f"--build-arg=MAVEN={_PYTHON_BASE}"]
+        agent = agent_jar()
+        if agent is None:
+            raise LocalKubernetesError("Prometheus' JMX exporter can't be fetched with Maven")
+        _copy(agent, context / "dist/jmx-exporter" / agent.name)
+    _build(docker, context, options)
 
 
 def build_broker_image(
@@ -125,13 +149,13 @@ def codec_options(context: Path, environment: Mapping[str, str], progress: Progr
 
 
 @contextmanager
-def _context(image: str, progress: Progress) -> Iterator[Path]:
+def _context(image: str, progress: Progress, sources: Path = ROOT) -> Iterator[Path]:
     """A directory with what a clone has that images are built from."""
     started = time.monotonic()
     progress(f"building {image}")
     with tempfile.TemporaryDirectory(prefix="quorate-context-") as scratch:
         for name in _SOURCES:
-            _copy(ROOT / name, Path(scratch) / name)
+            _copy(sources / name, Path(scratch) / name)
         yield Path(scratch)
     progress(f"built {image} in {time.monotonic() - started:.0f} s")
 

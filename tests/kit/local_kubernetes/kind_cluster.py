@@ -9,20 +9,27 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import yaml
 from kit.local_kubernetes.docker_host import DockerHost
+from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.golang import Progress, programs
 from kit.local_kubernetes.node_image import NAME, node_image
 from kit.local_kubernetes.processes import run
+from kit.waiting import eventually
 
 CREATE_TIMEOUT_S = 300
 LOAD_TIMEOUT_S = 300
 COMMAND_TIMEOUT_S = 180
 READY_TIMEOUT = "120s"
+API_SERVER_TIMEOUT_S = 300
+_API_SERVER, _AWAY = "/etc/kubernetes/manifests/kube-apiserver.yaml", "/kind/kube-apiserver.yaml"
+Family = Literal["ipv4", "ipv6"]
+_ANYWHERE: dict[Family, str] = {"ipv4": "0.0.0.0/0", "ipv6": "::/0"}
 _TOOLS = ("kind", "kubectl", "helm")
 ZONES = ("a", "b", "c")  # a cluster with a worker in each can hold what is spread over three
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -56,7 +63,8 @@ cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
 class KindCluster:
     """A running cluster whose system pods are ready. Close it. Raises LocalKubernetesError.
 
-    It has a worker for each of the `zones`, which is labelled so unless that is None.
+    It has a worker for each of the `zones`, which is labelled so unless that is None. Nodes, pods and Services have
+    addresses of one `family`.
     """
 
     def __init__(
@@ -66,8 +74,11 @@ class KindCluster:
         environment: Mapping[str, str],
         progress: Progress,
         zones: Sequence[str | None] = (None, None),
+        *,
+        family: Family = "ipv4",
     ) -> None:
         self.docker = docker
+        self._family = family
         self.name = f"quorate-{secrets.token_hex(3)}"
         self._zones = zones
         self.directory = directory
@@ -129,13 +140,37 @@ class KindCluster:
         if self.docker.is_ours:
             self._connect_pods()
 
+    def on_node(self, node: str, *command: str) -> str:
+        """What a command prints on a node. Raises LocalKubernetesError with what it says when it fails."""
+        return self._run(["docker", "exec", node, *command])
+
+    @contextmanager
+    def without_api_server(self) -> Iterator[None]:
+        """No API server answers in this context; kubelets, pods and etcd run on."""
+        control_plane = self.nodes[0]
+        self.on_node(control_plane, "mv", _API_SERVER, _AWAY)
+        try:
+            eventually(lambda: not self._has_api_server(), API_SERVER_TIMEOUT_S, "the API server to be away")
+            yield
+        finally:
+            self.on_node(control_plane, "mv", _AWAY, _API_SERVER)
+            eventually(self._has_api_server, API_SERVER_TIMEOUT_S, "the API server to be back")
+
+    def _has_api_server(self) -> bool:
+        try:
+            return self.kubectl("get", "--raw=/readyz", "--request-timeout=5s") == "ok"
+        except LocalKubernetesError:
+            return False
+
     def close(self) -> None:
         """Remove the cluster."""
         self._run([self._tools["kind"], "delete", "cluster", f"--name={self.name}"])
 
     def _create(self, environment: Mapping[str, str], progress: Progress) -> None:
         image: list[str] = []
-        networking: dict[str, object] = {"apiServerAddress": "127.0.0.1"}
+        networking: dict[str, object] = {"ipFamily": self._family}
+        if self._family == "ipv4":
+            networking["apiServerAddress"] = "127.0.0.1"
         if self.docker.is_ours:
             self._import(node_image(environment, progress))
             image, networking = [f"--image={NAME}"], {**networking, "disableDefaultCNI": True}
@@ -177,7 +212,7 @@ class KindCluster:
         for name in self._run(["docker", "ps", "--format={{.Names}}"]).split():
             if name not in pods:
                 continue
-            config = json.dumps(_bridge(pods[name][0]))
+            config = json.dumps(_bridge(pods[name][0], _ANYWHERE[self._family]))
             self._run(["docker", "exec", "-i", name, "tee", "/etc/cni/net.d/10-bridge.conflist"], config)
             for other, (pod_range, address) in pods.items():
                 if other != name:
@@ -212,7 +247,7 @@ def _tools(docker: DockerHost, environment: Mapping[str, str], progress: Progres
     return {**{name: path for name, path in found.items() if path}, **{k: f"{v}" for k, v in built.items()}}
 
 
-def _bridge(pods: str) -> dict[str, object]:
+def _bridge(pods: str, anywhere: str) -> dict[str, object]:
     """The network configuration of a node with this range of pod addresses."""
     bridge = {
         "type": "bridge",
@@ -220,7 +255,7 @@ def _bridge(pods: str) -> dict[str, object]:
         "isGateway": True,
         "ipMasq": False,  # pods see each other's addresses, on other nodes too
         "hairpinMode": True,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": anywhere}]},
     }
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}
     return {"cniVersion": "0.4.0", "name": "bridge", "plugins": [bridge, ports]}

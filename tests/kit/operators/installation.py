@@ -25,6 +25,8 @@ TOPIC = "numbers"
 TIMEOUT_S = 600  # what takes a minute takes several on a machine that does other things as well
 GRACE_S = 30  # beyond what kubectl itself waits
 READ_TIMEOUT_MS = 15_000
+HTTP_PORT = 8080  # of the operator, in the chart
+ANSWER_S = 5
 HEAP = "-Xmx128m -XX:TieredStopAtLevel=1"
 
 CONTROLLERS: dict[str, Any] = {
@@ -89,11 +91,18 @@ TOOLS = {
 
 
 class Installation:
-    """What the tests of a story do and see, in a namespace of its own."""
+    """What the tests of a story do and see, in a namespace of its own.
 
-    def __init__(self, cluster: KindCluster, namespace: str = NAMESPACE) -> None:
+    `release` is that of the chart, and `system` its namespace.
+    """
+
+    def __init__(
+        self, cluster: KindCluster, namespace: str = NAMESPACE, release: str = RELEASE, system: str = SYSTEM
+    ) -> None:
         self.cluster = cluster
         self.namespace = namespace
+        self.release = release
+        self.system = system
         self.bootstrap = f"{BROKERS}.{namespace}.svc:9092"
         self.written = 0
 
@@ -101,16 +110,20 @@ class Installation:
 
     def helm(self, *arguments: str) -> str:
         """Run helm in the operator's namespace."""
-        return self.cluster.helm(*arguments, f"--namespace={SYSTEM}", timeout_s=TIMEOUT_S)
+        return self.cluster.helm(*arguments, f"--namespace={self.system}", timeout_s=TIMEOUT_S)
 
     @contextmanager
-    def released(self, values: Iterable[str]) -> Iterator[None]:
+    def released(self, values: Iterable[str], chart: Path = CHART) -> Iterator[None]:
         """The chart with these options, for as long as the context; longer if it was there before."""
-        is_installed = RELEASE in self.helm("list", "--short").split()
-        self.helm("upgrade", "--install", RELEASE, f"{CHART}", "--create-namespace", "--wait", *values)
+        is_installed = self.release in self.helm("list", "--short").split()
+        self.upgrade(values, chart)
         yield
         if not is_installed:
-            self.helm("uninstall", RELEASE, "--wait")
+            self.helm("uninstall", self.release, "--wait")
+
+    def upgrade(self, values: Iterable[str], chart: Path = CHART) -> None:
+        """Install or upgrade the release, and wait until its operators are ready."""
+        self.helm("upgrade", "--install", self.release, f"{chart}", "--create-namespace", "--wait", *values)
 
     def values(self, **more: str) -> list[str]:
         """Options of `helm install` and `upgrade`: our image, and other values by their dotted names.
@@ -130,8 +143,30 @@ class Installation:
 
     def operators(self) -> list[str]:
         """The names of its pods."""
-        listed = self.cluster.kubectl("get", "pods", f"-n={SYSTEM}", "-o=name")
+        listed = self.cluster.kubectl("get", "pods", f"-n={self.system}", "-o=name")
         return listed.split()
+
+    def operator_addresses(self) -> list[str]:
+        """The addresses of its pods."""
+        listed = json.loads(self.cluster.kubectl("get", "pods", f"-n={self.system}", "-o=json"))["items"]
+        return [pod["status"]["podIP"] for pod in listed if "podIP" in pod["status"]]
+
+    def served_by(self, address: str, path: str) -> tuple[int, str]:
+        """The status and the text of the operator at an address, also while no API server leads to it.
+
+        The status is 0 without a response.
+        """
+        url = (
+            f"http://[{address}]:{HTTP_PORT}{path}"
+            if ":" in address
+            else f"http://{address}:{HTTP_PORT}{path}"
+        )
+        ask = ("curl", "--silent", "--max-time", f"{ANSWER_S}", "--write-out", "\n%{http_code}", url)
+        try:
+            text, _, status = self.cluster.on_node(self.cluster.nodes[0], *ask).rpartition("\n")
+        except LocalKubernetesError:
+            return 0, ""
+        return int(status), text
 
     # The cluster
 
@@ -150,12 +185,16 @@ class Installation:
             resource("KafkaController", QUORUM, CONTROLLERS), resource("KafkaBroker", BROKERS, POOL), TOOLS
         )
 
-    def apply(self, *objects: dict[str, Any]) -> None:
-        """Apply objects in the namespace, which takes pods that are restricted and no others."""
+    def create_namespace(self) -> None:
+        """Create the namespace, which takes pods that are restricted and no others."""
         restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
         metadata = {"name": self.namespace, "labels": restricted}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(namespace))
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Apply objects in the namespace."""
+        self.create_namespace()
         self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(objects))
 
     def remove(self) -> None:
@@ -225,6 +264,15 @@ class Installation:
             if pod["metadata"]["name"].startswith(f"{prefix}-")
         }
 
+    def pods_so_far(self) -> dict[str, int]:
+        """By name, how many pods there have been, by the Events about them: those of the last hour."""
+        seen: dict[str, set[str]] = {}
+        for event in self.get("events")["items"]:
+            about = event["involvedObject"]
+            if about["kind"] == "Pod":
+                seen.setdefault(about["name"], set()).add(about["uid"])
+        return {name: len(uids) for name, uids in seen.items()}
+
     def state(self) -> str:
         """The state to print when a wait times out."""
         status = self.get("kafkacontroller", QUORUM).get("status", {})
@@ -234,7 +282,7 @@ class Installation:
                 {key: status.get(key) for key in ("conditions", "voters", "plan", "refusals")}, indent=1
             ),
             self.cluster.kubectl(
-                "logs", f"-n={SYSTEM}", "-lapp.kubernetes.io/component=operator", "--tail=15"
+                "logs", f"-n={self.system}", "-lapp.kubernetes.io/component=operator", "--tail=15"
             ),
         ]
         return "\n".join(shown)
@@ -245,6 +293,15 @@ class Installation:
         """Run one of Kafka's own tools in a pod of the cluster."""
         interactive = ["-i"] if stdin is not None else []
         return self.kubectl("exec", *interactive, "deploy/tools", "--", *command, stdin=stdin)
+
+    def create_topic(self, copies: int = 3, in_sync_min: int = 2) -> None:
+        """Create the topic that clients write to, as soon as the pod with the tools runs."""
+        self.kubectl("rollout", "status", "deployment/tools", f"--timeout={TIMEOUT_S}s")
+        self.tool(
+            *("kafka-topics.sh", "--create", f"--topic={TOPIC}", "--partitions=3"),
+            *(f"--replication-factor={copies}", f"--config=min.insync.replicas={in_sync_min}"),
+            f"--bootstrap-server={self.bootstrap}",
+        )
 
     def write(self, count: int = 100) -> None:
         """Write the next numbers to the topic, each acknowledged by all replicas in sync."""

@@ -80,6 +80,18 @@ class PodClients:
             self._installation.kubectl(*wait)
         return self._records(), self._topics()
 
+    def stop_without_loss(self) -> tuple[Acknowledged, Acknowledged]:
+        """End both, and check that nothing failed and that what was acknowledged is there: records, topics."""
+        records, topics = self.stop()
+        assert records.failures == []
+        assert records.names
+        assert {*map(int, records.names)} - {*self._installation.read()} == set()
+        bootstrap = f"--bootstrap-server={self._installation.bootstrap}"
+        listed = self._installation.tool("kafka-topics.sh", "--list", bootstrap).split()
+        assert topics.names
+        assert {*topics.names} - {*listed} == set()
+        return records, topics
+
     def _logs(self) -> str:
         kubectl = self._installation.kubectl
         return "\n".join(kubectl("logs", name, f"--tail={LINES_SHOWN}") for name in (PRODUCER, CREATOR))

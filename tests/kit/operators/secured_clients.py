@@ -7,7 +7,7 @@ from typing import Any
 
 from kit.local_kubernetes.errors import LocalKubernetesError
 from kit.local_kubernetes.images import BROKER, QUORATE
-from kit.operators.installation import BROKERS, TOPIC, Installation
+from kit.operators.installation import BROKERS, READ_TIMEOUT_MS, TOPIC, Installation
 from kit.operators.pod_clients import (
     PRODUCER,
     RECORDS_PER_S,
@@ -89,6 +89,11 @@ class SecuredClients:
             return self.tool("kafka-console-producer.sh", *options, user=user, stdin=lines).strip(">\n ")
         except LocalKubernetesError as error:
             return f"{error}"
+
+    def read(self, topic: str) -> list[str]:
+        """All values of a topic."""
+        options = ("--from-beginning", f"--timeout-ms={READ_TIMEOUT_MS}", f"--topic={topic}")
+        return self.tool("kafka-console-consumer.sh", *options).split()
 
     # While the cluster is changed
 

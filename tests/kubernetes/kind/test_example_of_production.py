@@ -8,7 +8,7 @@ import base64
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,6 @@ CONTROLLERS, BROKER_IDS = (3000, 3001, 3002), (0, 1, 2)
 IN_SYNC_MIN = 2
 COPIES = 3
 PARTITIONS = 6
-READ_TIMEOUT_MS = 15_000
 ORDERS, PAYMENTS, SERVICE = "orders", "payments.Events", "orders-service"
 KEPT = ("orders", "payments-events", "orders-service", "reports")  # resources that become ready
 AUDIT = "audit"  # in a Kafka that is not there
@@ -69,10 +68,8 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def production_story(
-    cluster_in_zones: KindCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Story]:
-    """A cluster of its own, that goes with the story."""
+def production_story(cluster_in_zones: KindCluster, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """The installation on a cluster of its own, which goes with the file."""
     cluster_in_zones.load(
         QUORATE, BROKER, nodes=cluster_in_zones.nodes[:1]
     )  # for clients that are not drained
@@ -141,7 +138,7 @@ def test_topics_and_users_from_apply_to_use(production_story: Story) -> None:
     secret = story.get("secret", SERVICE)["data"]
     clients.log_in(SERVICE, base64.b64decode(secret["sasl.jaas.config"]).decode())
     assert clients.produce(ORDERS, "one", "two", user=SERVICE) == ""
-    assert _read(clients, ORDERS) == ["one", "two"]
+    assert clients.read(ORDERS) == ["one", "two"]
     assert "TopicAuthorizationException" in clients.produce(PAYMENTS, "three", user=SERVICE)
 
 
@@ -236,7 +233,7 @@ def test_nothing_acknowledged_was_lost(production_story: Story) -> None:
     produced = clients.produced()
     assert produced.failures == []
     assert produced.names
-    assert {*produced.names} <= {*_read(clients, TOPIC)}
+    assert {*produced.names} <= {*clients.read(TOPIC)}
 
 
 def test_topics_and_users_and_back(production_story: Story) -> None:
@@ -292,12 +289,6 @@ def _zones(story: Installation) -> dict[str, str]:
     listed = json.loads(story.cluster.kubectl("get", "nodes", "--output=json"))["items"]
     zone = {item["metadata"]["name"]: item["metadata"]["labels"].get(ZONE_LABEL) for item in listed}
     return {item["metadata"]["name"]: zone[item["spec"]["nodeName"]] for item in story.get("pods")["items"]}
-
-
-def _read(clients: SecuredClients, topic: str) -> list[str]:
-    """All values of a topic."""
-    options = ("--from-beginning", f"--timeout-ms={READ_TIMEOUT_MS}", f"--topic={topic}")
-    return clients.tool("kafka-console-consumer.sh", *options).split()
 
 
 def _exchange(story: Installation, certificates: Sequence[dict[str, Any]], authorities: str) -> None:

@@ -14,7 +14,6 @@ from kit.operators.installation import (
     QUORUM,
     RELEASE,
     TIMEOUT_S,
-    TOPIC,
     Installation,
 )
 from kit.waiting import eventually
@@ -35,11 +34,7 @@ def test_a_cluster_becomes_ready(story: Installation) -> None:
     """Three controllers and three stock brokers serve clients."""
     story.create()
     story.wait_ready([3000, 3001, 3002])
-    story.kubectl("rollout", "status", "deployment/tools")
-    story.tool(
-        *("kafka-topics.sh", "--create", f"--topic={TOPIC}", "--partitions=3", "--replication-factor=3"),
-        *("--config=min.insync.replicas=1", f"--bootstrap-server={story.bootstrap}"),
-    )
+    story.create_topic(in_sync_min=1)
     story.write()
     assert set(story.read()) == set(range(story.written))
 

@@ -23,7 +23,6 @@ from kit.operators.installation import (
     QUORUM,
     TIMEOUT_S,
     TOOLS,
-    TOPIC,
     Installation,
 )
 from kit.operators.pod_clients import PodClients
@@ -68,12 +67,7 @@ def test_a_cluster_of_the_older_release_serves(upgrade: Installation, clients: P
     """Brokers, Java controllers and ours form a cluster of 4.3.1."""
     upgrade.apply(*_cluster(BEFORE, leaves=False), TOOLS)
     upgrade.wait_ready(FIRST)
-    upgrade.kubectl("rollout", "status", "deployment/tools")
-    upgrade.tool(
-        *("kafka-topics.sh", "--create", f"--topic={TOPIC}", "--partitions=3"),
-        *(f"--replication-factor={COPIES}", "--config=min.insync.replicas=2"),
-        f"--bootstrap-server={upgrade.bootstrap}",
-    )
+    upgrade.create_topic(COPIES)
     clients.start()
     assert _level(upgrade) == LEVEL_BEFORE
     assert _images(upgrade) == {f"{IMAGE}:{OLDER}"}
@@ -124,13 +118,9 @@ def test_the_way_back_is_refused_and_nothing_was_lost(
     assert {name for name, uid in _uids(upgrade).items() if before[name] == uid} == stock
     assert _level(upgrade) == LEVEL_AFTER
 
-    records, topics = clients.stop()
+    records, topics = clients.stop_without_loss()
     record_pause(records.pauses.longest_s, "records", max_s=PAUSE_S_MAX)
     record_pause(topics.pauses.longest_s, max_s=PAUSE_S_MAX)
-    assert records.failures == []
-    assert {*map(int, records.names)} - set(upgrade.read()) == set()
-    listed = upgrade.tool("kafka-topics.sh", "--list", f"--bootstrap-server={upgrade.bootstrap}").split()
-    assert set(topics.names) - set(listed) == set()
     assert len(topics.names) > TOPICS_MIN
 
 
