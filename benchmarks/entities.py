@@ -58,7 +58,7 @@ class EntityMeasurements:
     idle_cpu_share: float
     idle_broker_cpu_share: float
     start_requests_per_minute: float
-    """In the first minute of an operator that finds everything as it should be."""
+    """In the first minute of an operator that finds nothing to change."""
     start_cpu_share: float
     """The same."""
     change_seconds: float

@@ -38,6 +38,7 @@ _OF_TOPIC = {
     "rule": f"has(self.spec.topicName) || size(self.metadata.name) <= {TOPIC_NAME_LENGTH_MAX}",
     "message": f"spec.topicName: is needed with a metadata.name of more than {TOPIC_NAME_LENGTH_MAX} characters",
 }
+_VALIDATIONS = "x-kubernetes-validations"
 _CLUSTER_ID_RULE = {
     "rule": (
         "!has(self.spec.clusterId) || !has(self.status) || !has(self.status.clusterId) || "
@@ -207,7 +208,7 @@ def _definition(
         "required": ["spec"],
     }
     if validations:
-        schema["x-kubernetes-validations"] = [dict(validation) for validation in validations]
+        schema[_VALIDATIONS] = [dict(validation) for validation in validations]
     scale = {
         "specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicas",
@@ -263,7 +264,10 @@ def structural_schema(model: Any) -> dict[str, Any]:
 def _rewritten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     if "$ref" in schema:
         found = definitions[schema["$ref"].removeprefix("#/$defs/")]
-        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+        own = {key: value for key, value in schema.items() if key != "$ref"}
+        if _VALIDATIONS in own:  # of the field, beside those of its type
+            own[_VALIDATIONS] = [*found.get(_VALIDATIONS, ()), *own[_VALIDATIONS]]
+        schema = {**found, **own}
     if "anyOf" in schema:
         (only,) = (option for option in schema["anyOf"] if option.get("type") != "null")
         rest = {key: value for key, value in schema.items() if key != "anyOf"}

@@ -61,7 +61,7 @@ def _check_ports(quorum: KafkaController, pool: KafkaBroker) -> None:
         if own.port is None and len(listeners) > 1:
             raise ValueError(
                 f"listeners[{place}].port: is needed with placement.type WithBrokers and several listeners, so that "
-                f"it is none of {pool.metadata.name}, in whose pods the controllers run"
+                f"it differs from those of {pool.metadata.name}, in whose pods the controllers run"
             )
         port = own.port or _CONTROLLER_PORT
         for listener in pool.spec.listeners:

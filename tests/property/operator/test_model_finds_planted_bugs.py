@@ -28,7 +28,7 @@ def _no_majority(patch: pytest.MonkeyPatch) -> None:
 
 def _no_patience(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ObservedNode, "is_starting", False)
-    patch.setattr(restart_obstacles, "_broker_on_its_way", lambda *_: None)
+    patch.setattr(restart_obstacles, "_broker_on_its_way", lambda *_, **__: None)
 
 
 def _running() -> Cluster:

@@ -78,4 +78,4 @@ def test_programs_read_the_same_plan_as_people() -> None:
     assert [step["text"] for step in shown["steps"]] == [step.text for step in view.steps]
     assert [step["due"] for step in shown["steps"]] == [True, True, False, False, False]
     assert view.next.startswith("Publish broker-2.old.example.com:9094 of broker-2, and 1 more: ")
-    assert [refusal["code"] for refusal in shown["refusals"]] == ["UnsafeDowngrade"]
+    assert [refusal["code"] for refusal in shown["refusals"]] == ["UpgradeBlocked"]

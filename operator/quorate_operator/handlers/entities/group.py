@@ -183,7 +183,7 @@ class EntityGroup:
         self._count(due, time.monotonic() - started)
 
     def _due(self, now_ms: int) -> list[Member]:
-        """Return the resources of the next pass: changed ones first, and if there are none, also those due soon."""
+        """Return the resources of the next pass: changed ones first; without a changed one, also those due soon."""
         waiting = [member for member in self._members.values() if not member.is_cleared]
         due = [member for member in waiting if member.due_ms <= now_ms]
         if due and all(member.due_ms for member in due):
