@@ -114,5 +114,6 @@ def check_placement(placement: Placement, quorum: str, template: PodTemplate, ja
     if java:
         raise ValueError(f"nodes: {java[0]}: implementation: {_JAVA}")
     for field, name in _OF_PODS.items():
-        if getattr(template, field) not in (None, {}, ()):
+        value = getattr(template, field)
+        if value if name in _ALWAYS_THERE else value is not None:
             raise ValueError(f"template.{name}: {_IN_TEMPLATE_OF_POOL}")

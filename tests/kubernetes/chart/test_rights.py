@@ -18,7 +18,7 @@ import yaml
 from kit.api_requests import run_kubectl
 from kit.cluster import DIE_WITH_PARENT, free_ports
 from kit.local_kubernetes.api_server import ApiServer
-from kit.waiting import eventually
+from kit.waiting import HANG_S, eventually
 from kubernetes.client import ApiException
 from quorate_operator.web.snapshots import ClusterKey
 from quorate_protocol.kafka.releases import DEFAULT_RELEASE
@@ -251,22 +251,43 @@ def test_rules_are_those_for_what_is_asked_for_and_no_others(
     assert [rights_of(rules) for rules in machines] == ([{*OF_MACHINES}] if "readNodes" in asked else [])
 
 
+def granted_of(
+    api_client: kubernetes.client.ApiClient,
+    installed: Installed,
+    rights: list[Right],
+    namespace: str | None,
+) -> list[Right]:
+    """Return those of the rights that the operator has."""
+    return [right for right in rights if may(api_client, installed, right, namespace)]
+
+
+def wait_granted(
+    api_client: kubernetes.client.ApiClient,
+    installed: Installed,
+    rights: list[Right],
+    namespace: str | None,
+) -> None:
+    """Wait until the operator has rights: the API server takes new roles and bindings over a moment later."""
+    granted = partial(granted_of, api_client, installed, rights, namespace)
+    eventually(lambda: granted() == rights, HANG_S, f"{rights} in {namespace}", granted)
+
+
 def test_the_operator_may_do_what_it_does_and_no_more(
     api_client: kubernetes.client.ApiClient, installed: Installed
 ) -> None:
-    def granted(rights: list[Right], namespace: str | None) -> list[Right]:
-        return [right for right in rights if may(api_client, installed, right, namespace)]
-
+    granted = partial(granted_of, api_client, installed)
+    wait = partial(wait_granted, api_client, installed)
     optional = [right for rights in ASKED_FOR.values() for right in rights]
-    assert granted(ALLOWED, installed.clusters) == ALLOWED
+    own: list[Right] = [("update", "coordination.k8s.io", "leases", ""), ("patch", "", "pods", "")]
+    wait([*ALLOWED, *(optional if installed.has_options else [])], installed.clusters)
+    wait([*(EVERYWHERE if installed.is_wide else []), *(OF_MACHINES if installed.has_options else [])], None)
+    wait(own, installed.own)
     assert granted(optional, installed.clusters) == (optional if installed.has_options else [])
     assert granted(NEVER, installed.clusters) == []
     assert granted(NEVER, installed.own) == []
     assert granted(NEVER_EVERYWHERE, None) == []
     assert granted(EVERYWHERE, None) == (EVERYWHERE if installed.is_wide else [])
     assert granted(OF_MACHINES, None) == (OF_MACHINES if installed.has_options else [])
-    own: list[Right] = [("update", "coordination.k8s.io", "leases", ""), ("patch", "", "pods", "")]
-    assert granted(own, installed.own) == own
     if not installed.is_wide:
         assert granted(ALLOWED, "kube-system") == []
     if installed.own != installed.clusters and not installed.is_wide:
@@ -292,6 +313,10 @@ def test_secrets_can_be_limited_to_some_namespaces(
     applied(prepared, objects)
     try:
         installed = Installed(own=namespace, clusters=secured, is_wide=is_wide, has_options=False)
+        wait_granted(api_client, installed, [("create", "", "pods", "")], other)
+        wait_granted(
+            api_client, installed, [("get", "", "secrets", ""), ("create", "", "secrets", "")], secured
+        )
         for right in (("get", "", "secrets", ""), ("create", "", "secrets", "")):
             places = (secured, other, namespace, None)
             assert [may(api_client, installed, right, place) for place in places] == [
