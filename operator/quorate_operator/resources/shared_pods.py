@@ -15,6 +15,7 @@ from quorate_operator.planning.cluster import Role
 from quorate_operator.resources.facts import Object
 from quorate_operator.resources.names import (
     ANNOTATION_ADVERTISED,
+    ANNOTATION_LISTENERS,
     ANNOTATION_RENDERING,
     ANNOTATION_REVISION,
     LABEL_CLUSTER,
@@ -29,7 +30,7 @@ LABEL_POD_MATE: Final = "quorate.dev/pod-mate"
 """On halves of pods, and on no object of the API server: the node id of the other half."""
 _PREFIX: Final = "controller-"
 _OF_CONTROLLER: Final = "-of-controller"
-_TWICE: Final = (ANNOTATION_ADVERTISED, ANNOTATION_RENDERING, ANNOTATION_REVISION)
+_TWICE: Final = (ANNOTATION_ADVERTISED, ANNOTATION_LISTENERS, ANNOTATION_RENDERING, ANNOTATION_REVISION)
 CONTROLLER_CONTAINER: Final = "controller"
 _CONTAINERS: Final[Mapping[str, str]] = {
     "node": CONTROLLER_CONTAINER,

@@ -10,7 +10,7 @@ from quorate_operator.resources.names import labels_of
 from quorate_operator.resources.pods import dry_run_pod, node_pod
 from quorate_operator.resources.protection import brokers_policies, controllers_policy
 from quorate_operator.resources.services import headless_service, published_service
-from quorate_operator.resources.shared_pods import with_controller
+from quorate_operator.resources.shared_pods import halves_of, with_controller
 from quorate_operator.runtime.kubernetes.observation import NodeObjects, by_node, observed_node
 from quorate_protocol.properties import parse_properties
 
@@ -216,6 +216,14 @@ def test_a_history_is_shipped_from_the_controllers_own_volume(make: Make) -> Non
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     data = next(mount for mount in ship["volumeMounts"] if mount["mountPath"] == "/var/lib/quorate")
     assert volumes[data["name"]]["persistentVolumeClaim"]["claimName"] == "data-quorum-3000"
+
+
+def test_each_half_has_the_annotations_of_the_pod_that_its_node_would_have_alone(cluster: Cluster) -> None:
+    alone = cluster.pod(0), cluster.pod(3000)
+    for pod, half in zip(alone, halves_of(with_controller(*alone)), strict=True):
+        annotations, kept = (item["metadata"]["annotations"] for item in (pod, half))
+        own = {name: text for name, text in annotations.items() if name.startswith("quorate.dev/")}
+        assert {name: kept.get(name) for name in own} == own
 
 
 def test_objects_without_a_pod_have_no_mate() -> None:
