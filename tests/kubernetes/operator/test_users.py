@@ -243,7 +243,7 @@ def two_passwords_overlap(bench: Bench) -> None:
     users.patch("dave", authentication=rotated)
     operated.wait(lambda: read_secret(operated, "dave-2").get("password"), "another Secret")
     current = read_secret(operated, "dave-2")
-    bench.passwords += [former["password"], current["password"]]
+    bench.passwords.extend((former["password"], current["password"]))
     assert (former["sasl.mechanism"], current["sasl.mechanism"]) == ("SCRAM-SHA-512", "SCRAM-SHA-256")
     clients.await_error_code(KafkaError.NO_ERROR, "dave", current["password"], bits="256")
     users.wait_ready("dave")
