@@ -43,13 +43,15 @@ def main() -> int:
 
 
 def _from_jars(found: Mapping[str, Kafka]) -> dict[str, list[str]]:
-    """The scripts that read jars, with those of the releases found; messages are generated from the newest one."""
+    """The scripts that read jars, with those of the releases found; messages are generated from the newest one.
+
+    They run sources by the `java` of a JDK in PATH: what runs Kafka may have no compiler.
+    """
     jars = [text for kafka in found.values() for text in ("--jars", str(kafka.libs))]
-    java = next(kafka.java for kafka in found.values())
     from_messages = {"generate_records.py": jars} if NEWEST_RELEASE in found else {}
     newest = found.get(NEWEST_RELEASE)
-    codes = {"generate_error_codes.py": ["--jars", str(newest.libs), "--java", java]} if newest else {}
-    return from_messages | codes | {"generate_config_schema.py": [*jars, "--java", java]}
+    codes = {"generate_error_codes.py": ["--jars", str(newest.libs)]} if newest else {}
+    return from_messages | codes | {"generate_config_schema.py": jars}
 
 
 def _outdated(commands: Mapping[str, list[str]]) -> list[str]:
