@@ -287,7 +287,8 @@ class LocalPod(threading.Thread):
             if configured := source.get("configMap"):
                 configs[source["name"]] = self.agent.config_of(configured["name"])
         volume = volumes.get("data")
-        if volume is None or None in (*configs.values(), *volumes.values(), *secrets.values()):
+        # A pod without a configuration only keeps a claim in use, and mounts nothing.
+        if volume is None or not configs or None in (*configs.values(), *volumes.values(), *secrets.values()):
             return None
         self._project()
         self._beside_volume = volumes.get(f"{BESIDE}-data")
