@@ -132,12 +132,14 @@ def _add_rows(spark: SparkSession, lake: Lake, places: Sequence[Place]) -> Seque
     pieces, starts = _pieces(places)
     again = {piece.origin.source for piece in pieces if piece.origin.source in lake.state.files}
     stored = store_tasks.store_pieces(spark, store_tasks.store_plan(lake, again, starts), pieces)
+    change = store_tasks.staged_change(lake, stored.files)
+    lake.check_staged(change)  # before any of the files is read
     _check_histories(lake, stored)
     state = _state(lake.state, places, stored)
     if state.files == lake.state.files:
         lake.discard_staged()  # all of it failed as before: the gaps are stored already
     else:
-        lake.commit(store_tasks.staged_change(lake, stored.files), state)
+        lake.commit(change, state)
     return stored.failures
 
 

@@ -136,7 +136,7 @@ class Lake:
             LakeError: if a staged file is missing or has another size than its task wrote. Nothing is changed then.
         """
         following = replace(state, commit=self.state.commit + 1)
-        self._check_staged(change)
+        self.check_staged(change)
         # Tasks flushed their files. What the driver staged may still be in the page cache only, and commit.json
         # refers to it.
         flush(self.path)
@@ -154,7 +154,7 @@ class Lake:
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
         self._job = uuid.uuid4().hex
 
-    def _check_staged(self, change: Change) -> None:
+    def check_staged(self, change: Change) -> None:
         """Compare what is staged with what tasks returned. Raises LakeError."""
         staged = [*(path for path, _ in change.place), *(write.staged for write in change.deltas)]
         missing = next((path for path in staged if not (self.path / path).exists()), None)

@@ -17,7 +17,7 @@ MISTAKES: Final = (
     Mistake(
         name="a commit does not look whether its files are there",
         file=f"{_JOBS}/lake.py",
-        edits=(("        self._check_staged(change)\n", ""),),
+        edits=(("        self.check_staged(change)\n", ""),),
         harm="files that were lost between a task and its commit count as stored",
         tests=("pipeline/jobs/test_unshared_directories.py", "pipeline/jobs/test_faults_of_jobs.py"),
     ),
