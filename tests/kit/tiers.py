@@ -76,7 +76,11 @@ NIGHTLY = {
     "tests/integration/parity/test_random_requests.py"
     "::test_same_answers_and_same_metadata_as_kafka[long]": "2,000 requests to each of two controllers",
     "tests/integration/parity/test_same_scripts.py": "ten nodes, seven of them JVMs; two to four minutes",
+    "tests/integration/play/test_moved_to_tls.py"
+    "::test_a_running_cluster_moves_from_plaintext_to_tls[python]": "the rolls of the mixed quorum once more",
     "tests/integration/play/test_release_upgrade.py": "three rolls of six nodes, four of them JVMs",
+    "tests/integration/play/test_rotated_passwords.py"
+    "::test_nodes_change_their_passwords_one_by_one[SCRAM-SHA-512]": "the rolls of PLAIN once more",
     "tests/integration/test_release.py"
     "::test_the_plugin_needs_nothing_but_its_archive": "installs forty packages from an index",
     "tests/integration/test_hostile_clients.py": "attackers take the processors; elections depend on time",
@@ -126,6 +130,9 @@ LONGEST = (
     "tests/pipeline/jobs/test_ingesting.py",
     "tests/kubernetes/operator/",
     f"{_INTEGRATION}/play/test_five_edits.py",
+    f"{_INTEGRATION}/play/test_moved_to_tls.py",
+    f"{_INTEGRATION}/play/test_rotated_passwords.py",
+    f"{_INTEGRATION}/play/test_colocated_controllers.py",
     "tests/pipeline/ledger/",
     "tests/pipeline/stream/",
     f"{_INTEGRATION}/test_play.py",
